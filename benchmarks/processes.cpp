@@ -4,7 +4,7 @@
 // with momentum. sums: all-reduces of float32, and MPI_Allreduce of the same bytes, alternately.
 // Process 0 prints one JSON object per line: name, med_us (for sums also peer_us).
 #include <lockstep/lockstep.h>
-#include <lockstep/runtime/mpi.h>
+#include <lockstep/distributed/mpi.h>
 
 #include <mpi.h>
 

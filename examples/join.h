@@ -2,9 +2,9 @@
 // process if Lockstep was built without MPI.
 #pragma once
 
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #ifdef LOCKSTEP_EXAMPLES_MPI
-#include <lockstep/runtime/mpi.h>
+#include <lockstep/distributed/mpi.h>
 #endif
 
 inline lockstep::World join() {

@@ -151,13 +151,13 @@
 #include <lockstep/train/checkpoint_folder.h>
 #include <lockstep/train/criterion.h>
 #include <lockstep/train/find_lr.h>
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
-#include <lockstep/train/plot.h>
+#include <lockstep/report/plot.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/progress.h>
-#include <lockstep/train/report.h>
-#include <lockstep/train/summary_writer.h>
+#include <lockstep/report/report.h>
+#include <lockstep/report/summary_writer.h>
 #include <lockstep/train/trainer.h>
 #include <lockstep/train/trainer_options.h>

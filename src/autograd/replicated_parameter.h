@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/tensor/tensor.h>
 
-#include "runtime/call_log.h"
+#include "distributed/call_log.h"
 
 namespace lockstep::autograd {
 

@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "ops/images.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 
 namespace lockstep::extend {
 

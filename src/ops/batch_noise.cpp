@@ -2,8 +2,8 @@
 
 #include <lockstep/tensor/batch_shard.h>
 
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
+#include "cpu/parallel.h"
+#include "kernels/launch.h"
 #include "tensor/random_kernel.h"
 #include "tensor/step_values.h"
 

@@ -14,7 +14,7 @@
 #include "ops/images.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "tensor/kernels/map.h"
+#include "kernels/map/map.h"
 
 namespace lockstep {
 namespace {

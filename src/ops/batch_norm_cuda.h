@@ -2,8 +2,8 @@
 // shape and the memory layout.
 #pragma once
 
-#include <lockstep/tensor/kernels/cuda/pack.h>
-#include <lockstep/tensor/kernels/cuda/rows.h>
+#include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/rows.h>
 
 #include "ops/batch_norm_kernel.h"
 

@@ -5,7 +5,7 @@
 #include "ops/autocast.h"
 #include "ops/loss.h"
 #include "ops/reduced_dims.h"
-#include "tensor/kernels/fail.h"
+#include "kernels/fail.h"
 
 namespace lockstep {
 namespace {

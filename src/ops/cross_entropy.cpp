@@ -13,7 +13,7 @@
 #include "ops/loss_total.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

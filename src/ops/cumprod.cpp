@@ -11,7 +11,7 @@
 #include "core/integers.h"
 #include "ops/autocast.h"
 #include "ops/wide.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

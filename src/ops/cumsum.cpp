@@ -4,7 +4,7 @@
 #include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/autocast.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -3,12 +3,12 @@
 #include <cmath>
 
 #include <lockstep/tensor/batch_shard.h>
-#include <lockstep/tensor/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/pack.h>
 
 #include "autograd/record.h"
 #include "core/text.h"
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
+#include "cpu/parallel.h"
+#include "kernels/launch.h"
 #include "tensor/random_kernel.h"
 #include "tensor/step_values.h"
 

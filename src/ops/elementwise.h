@@ -27,7 +27,7 @@
 #include "ops/images.h"
 #include "ops/result_type.h"
 #include "ops/wide.h"
-#include "tensor/kernels/map.h"
+#include "kernels/map/map.h"
 
 namespace lockstep {
 

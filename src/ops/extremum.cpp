@@ -6,7 +6,7 @@
 
 #include "autograd/record.h"
 #include "ops/shared_gradient.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

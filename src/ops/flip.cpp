@@ -3,7 +3,7 @@
 #include "autograd/record.h"
 #include "ops/reduced_dims.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/map.h"
+#include "kernels/map/map.h"
 
 namespace lockstep {
 Tensor flip(const Tensor& x, const Shape& dims) {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
-#include "runtime/fused.h"
+#include "runtime/fused_ops/fused.h"
 
 namespace lockstep {
 

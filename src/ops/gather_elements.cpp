@@ -11,7 +11,7 @@
 #include "ops/sorted_places.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 #include <lockstep/ops/activation.h>
 
 #include "ops/elementwise.h"
-#include "runtime/activation.h"
+#include "runtime/fused_ops/activation.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 // it. No atomics: the order of all sums depends only on the shape and the memory layout.
 #pragma once
 
-#include <lockstep/tensor/kernels/cuda/pack.h>
-#include <lockstep/tensor/kernels/cuda/row_team.h>
+#include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/row_team.h>
 
 #include "ops/group_norm_kernel.h"
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include <lockstep/tensor/kernels/cuda/walk.h>
+#include <lockstep/kernels/cuda/walk.h>
 
 #include "ops/norm_gradient.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 #include "ops/index_check.h"
 
 #include "core/text.h"
-#include "tensor/kernels/fail.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/fail.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 namespace {

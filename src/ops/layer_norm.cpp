@@ -15,7 +15,7 @@
 #include "ops/norm_gradient.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

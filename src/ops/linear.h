@@ -3,7 +3,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
-#include "runtime/activation.h"
+#include "runtime/fused_ops/activation.h"
 
 namespace lockstep {
 

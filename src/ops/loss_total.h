@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include <lockstep/tensor/kernels/row_team.h>
+#include <lockstep/kernels/row_team.h>
 
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <lockstep/tensor/kernels/cuda/row_team.h>
+#include <lockstep/kernels/cuda/row_team.h>
 
 #include "ops/loss_total.h"
 

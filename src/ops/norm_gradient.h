@@ -9,12 +9,12 @@
 #include <initializer_list>
 #include <vector>
 
-#include <lockstep/tensor/kernels/row_team.h>
+#include <lockstep/kernels/row_team.h>
 
 #include "ops/wide.h"
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
-#include "tensor/kernels/row_buffer.h"
+#include "cpu/parallel.h"
+#include "kernels/launch.h"
+#include "kernels/rows/row_buffer.h"
 
 namespace lockstep {
 

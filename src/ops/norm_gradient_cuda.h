@@ -2,8 +2,8 @@
 // the row and the sums of its columns in registers; the second grid adds the sums of all teams. No atomics.
 #pragma once
 
-#include <lockstep/tensor/kernels/cuda/pack.h>
-#include <lockstep/tensor/kernels/cuda/rows.h>
+#include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/rows.h>
 
 #include "ops/norm_gradient.h"
 

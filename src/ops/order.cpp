@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "ops/shared_gradient.h"
 #include "ops/sorted_places.h"
-#include "tensor/kernels/map.h"
+#include "kernels/map/map.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "ops/floating.h"
-#include "tensor/kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 namespace lockstep {
 

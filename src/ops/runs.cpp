@@ -2,14 +2,14 @@
 
 #include <cstring>
 
-#include <lockstep/tensor/kernels/cuda/pack.h>
-#include <lockstep/tensor/kernels/cuda/walk.h>
-#include <lockstep/tensor/kernels/visit.h>
+#include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/walk.h>
+#include <lockstep/kernels/visit.h>
 #include "autograd/record.h"
 #include "ops/sorted_places.h"
-#include "runtime/host/parallel.h"
+#include "cpu/parallel.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 namespace {

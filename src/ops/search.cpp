@@ -14,7 +14,7 @@
 #include "ops/floating.h"
 #include "ops/number.h"
 #include "ops/wide.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

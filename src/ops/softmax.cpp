@@ -9,7 +9,7 @@
 #include "autograd/record.h"
 #include "ops/autocast.h"
 #include "ops/reduced_dims.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/tensor/kernels/row_team.h>
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
+#include <lockstep/kernels/row_team.h>
+#include "cpu/parallel.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
-#include "tensor/kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 namespace lockstep {
 

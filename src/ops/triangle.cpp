@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include <lockstep/tensor/kernels/visit.h>
+#include <lockstep/kernels/visit.h>
 #include "autograd/record.h"
 #include "core/text.h"
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
+#include "cpu/parallel.h"
+#include "kernels/launch.h"
 
 namespace lockstep {
 namespace {

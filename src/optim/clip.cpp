@@ -7,13 +7,13 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/kernels/multi_map.h>
+#include <lockstep/kernels/multi_map.h>
 
 #include "core/text.h"
 #include "optim/replicas.h"
-#include "runtime/same_lines.h"
+#include "distributed/same_lines.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/multi_reduce.h"
+#include "kernels/reduce/multi_reduce.h"
 
 namespace lockstep::optim {
 namespace {

@@ -10,11 +10,11 @@
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
-#include <lockstep/tensor/kernels/multi_map.h>
+#include <lockstep/kernels/multi_map.h>
 #include "optim/replicas.h"
 #include "optim/state_reader.h"
-#include "runtime/same_lines.h"
-#include "tensor/kernels/multi_reduce.h"
+#include "distributed/same_lines.h"
+#include "kernels/reduce/multi_reduce.h"
 
 namespace lockstep::optim {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "optim/optimizer_impl.h"
-#include "runtime/same_lines.h"
+#include "distributed/same_lines.h"
 
 namespace lockstep::optim {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "parallel/all_gather_shards.h"
 #include "parallel/gradient_buckets_impl.h"
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

@@ -12,9 +12,9 @@
 
 #include "autograd/several_processes.h"
 #include "core/text.h"
-#include "runtime/call_log.h"
-#include "runtime/same_lines.h"
-#include "runtime/transport.h"
+#include "distributed/call_log.h"
+#include "distributed/same_lines.h"
+#include "distributed/transport.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 

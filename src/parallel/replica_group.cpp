@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "parallel/replica_barrier.h"
 #include "parallel/replica_group_impl.h"
-#include "runtime/same_lines.h"
+#include "distributed/same_lines.h"
 #include "tensor/copy.h"
 
 namespace lockstep {

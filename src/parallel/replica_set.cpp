@@ -13,7 +13,7 @@
 #include "autograd/several_processes.h"
 #include "core/text.h"
 #include "parallel/replica_group_impl.h"
-#include "runtime/call_log.h"
+#include "distributed/call_log.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 
 namespace lockstep {
 

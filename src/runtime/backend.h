@@ -22,8 +22,8 @@
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/runtime/stream.h>
 
-#include "runtime/activation.h"
-#include "runtime/fused.h"
+#include "runtime/fused_ops/activation.h"
+#include "runtime/fused_ops/fused.h"
 
 namespace lockstep {
 

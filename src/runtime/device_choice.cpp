@@ -13,8 +13,8 @@
 #include <lockstep/runtime/simulation.h>
 
 #include "core/text.h"
-#include "runtime/cuda/cuda_backend.h"
-#include "runtime/sim/sim_backend.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/sim/sim_backend.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/fork_guard.h"
-#include "runtime/start_thread.h"
+#include "core/start_thread.h"
 
 namespace lockstep {
 

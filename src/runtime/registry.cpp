@@ -13,10 +13,10 @@
 
 #include "core/context.h"
 #include "core/text.h"
-#include "runtime/cpu/cpu_backend.h"
+#include "backends/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
-#include "runtime/pinned_allocator.h"
-#include "runtime/trace.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/trace/trace.h"
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/ranked_mutex.h"
 #include "runtime/backend.h"
-#include "runtime/caching_allocator.h"
+#include "runtime/memory/caching_allocator.h"
 #include "runtime/device_thread.h"
 #include "runtime/fork_guard.h"
 

@@ -5,9 +5,9 @@
 #include <iostream>
 
 #include "core/text.h"
-#include "runtime/pinned_allocator.h"
+#include "runtime/memory/pinned_allocator.h"
 #include "runtime/registry.h"
-#include "runtime/sim/sim_backend.h"
+#include "backends/sim/sim_backend.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 #include "tensor/copy.h"
 
 #include "core/text.h"
-#include "runtime/pinned_allocator.h"
-#include "tensor/kernels/map.h"
-#include "tensor/kernels/transpose.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "kernels/map/map.h"
+#include "kernels/transpose/transpose.h"
 
 namespace lockstep {
 namespace {

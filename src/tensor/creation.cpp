@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "core/text.h"
-#include "runtime/host/parallel.h"
+#include "cpu/parallel.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/map.h"
+#include "kernels/map/map.h"
 
 namespace lockstep {
 namespace {

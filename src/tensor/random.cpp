@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 #include "tensor/overlap.h"
 #include "tensor/random_kernel.h"
 

@@ -10,9 +10,9 @@
 
 #include <lockstep/tensor/random.h>
 
-#include <lockstep/tensor/kernels/cuda/pack.h>
-#include <lockstep/tensor/kernels/visit.h>
-#include "runtime/host/parallel.h"
+#include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/visit.h>
+#include "cpu/parallel.h"
 #include "tensor/normal.h"
 #include "tensor/philox.h"
 #include "tensor/step_values.h"

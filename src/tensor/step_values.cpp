@@ -11,7 +11,7 @@
 
 #include "core/context.h"
 #include "core/text.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 #include "tensor/philox.h"
 
 namespace lockstep {

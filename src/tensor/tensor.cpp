@@ -6,9 +6,9 @@
 
 #include "core/context.h"
 #include "core/text.h"
-#include "runtime/pinned_allocator.h"
+#include "runtime/memory/pinned_allocator.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/geometry.h"
+#include "kernels/geometry.h"
 #include "tensor/step_values.h"
 #include "tensor/tensor_impl.h"
 

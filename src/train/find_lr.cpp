@@ -10,7 +10,7 @@
 #include <lockstep/tensor/random.h>
 
 #include "core/text.h"
-#include "runtime/same_lines.h"
+#include "distributed/same_lines.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 

@@ -9,7 +9,7 @@
 #include <lockstep/tensor/random.h>
 
 #include "core/text.h"
-#include "runtime/same_lines.h"
+#include "distributed/same_lines.h"
 
 namespace lockstep::train::detail {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/train/metrics.h>
 
 namespace lockstep::train::detail {

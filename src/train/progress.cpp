@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "core/text.h"
-#include "train/screen.h"
+#include "report/screen.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,6 +1,7 @@
 #include <lockstep/train/trainer.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/text.h"
@@ -64,6 +65,27 @@ void check(const TrainerOptions& options) {
 }
 
 }  // namespace
+
+std::vector<ReportSetting> settings_of(const TrainerOptions& options) {
+  const auto yes = [](bool value) { return value ? "yes" : "no"; };
+  std::string devices;
+  for (const Device& device : options.devices) devices += text(devices.empty() ? "" : ", ", device);
+  if (options.devices.empty()) devices = options.num_gpus ? text(*options.num_gpus, " GPUs") : "all GPUs, else the CPU";
+  constexpr std::array kPrecisions = {"float32", "bfloat16", "float16"};
+  return {
+      {"max_epochs", text(options.max_epochs)},
+      {"devices", devices},
+      {"processes", text(options.parallel.world.size())},
+      {"precision", kPrecisions[std::size_t(options.precision)]},
+      {"accumulate", text(options.accumulate)},
+      {"gradient_clip_val", options.gradient_clip_val == 0 ? "none" : text(options.gradient_clip_val)},
+      {"gradient_clip_algorithm", options.gradient_clip_algorithm == GradientClip::norm ? "norm" : "value"},
+      {"log_every", text(options.log_every)},
+      {"stop_if_not_finite", yes(options.stop_if_not_finite)},
+      {"checkpoint.folder", options.checkpoint.folder.empty() ? "none" : options.checkpoint.folder.string()},
+      {"checkpoint.resume", yes(options.checkpoint.resume)},
+  };
+}
 
 namespace detail {
 

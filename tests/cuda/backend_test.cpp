@@ -15,7 +15,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "cuda/fake_devices.h"
-#include "runtime/host/parallel.h"
+#include "cpu/parallel.h"
 
 namespace lockstep {
 namespace {

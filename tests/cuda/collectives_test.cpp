@@ -12,7 +12,7 @@
 
 #include "cuda/fake/fake_cuda.h"
 #include "cuda/fake_devices.h"
-#include "runtime/cuda/cuda_stream.h"
+#include "backends/cuda/cuda_stream.h"
 
 namespace lockstep {
 namespace {

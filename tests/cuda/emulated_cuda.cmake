@@ -4,7 +4,7 @@ set(here ${PROJECT_SOURCE_DIR}/tests/cuda)
 file(GLOB emulation CONFIGURE_DEPENDS ${here}/emulation/*.cpp ${here}/fake/*.cpp)
 target_sources(lockstep_kernels PRIVATE ${emulation})
 set_source_files_properties(${here}/emulation/emulator.cpp ${here}/emulation/fiber.cpp PROPERTIES COMPILE_OPTIONS -O2)
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/runtime/cuda/vendor_tables.cpp PROPERTIES HEADER_FILE_ONLY ON)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backends/cuda/vendor_tables.cpp PROPERTIES HEADER_FILE_ONLY ON)
 foreach(target lockstep_kernels lockstep_exact)
   target_compile_definitions(${target} PRIVATE LOCKSTEP_CUDA_EMULATED)
   target_compile_options(${target} PRIVATE -O1)  # they run too seldom to be worth optimizing well

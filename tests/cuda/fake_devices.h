@@ -10,7 +10,7 @@
 #include <lockstep/runtime/device.h>
 
 #include "cuda/fake/fake_cuda.h"
-#include "runtime/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "runtime/registry.h"
 
 namespace lockstep {

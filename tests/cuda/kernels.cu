@@ -2,12 +2,12 @@
 // conversions; sums of rows and of many tensors; and the kernels of norms.
 #include "ops/batch_norm_kernel.h"
 #include "ops/norm_gradient.h"
-#include "tensor/kernels/map.h"
-#include "tensor/kernels/multi_reduce.h"
-#include "tensor/kernels/reduce.h"
+#include "kernels/map/map.h"
+#include "kernels/reduce/multi_reduce.h"
+#include "kernels/reduce/reduce.h"
 
-#include <lockstep/tensor/kernels/cuda/map.h>
-#include <lockstep/tensor/kernels/cuda/reduce.h>
+#include <lockstep/kernels/cuda/map.h>
+#include <lockstep/kernels/cuda/reduce.h>
 
 namespace lockstep::gpu {
 

@@ -8,9 +8,9 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include <lockstep/tensor/kernels/multi_map.h>
+#include <lockstep/kernels/multi_map.h>
 #include "cuda/fake/fake_cuda.h"
-#include "runtime/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "runtime/registry.h"
 
 namespace lockstep {

@@ -10,9 +10,9 @@
 #include <lockstep/core/error.h>
 
 #include "cuda/fake_devices.h"
-#include "runtime/collective_call.h"
-#include "runtime/cuda/cuda_stream.h"
-#include "runtime/transport.h"
+#include "runtime/collectives/collective_call.h"
+#include "backends/cuda/cuda_stream.h"
+#include "distributed/transport.h"
 #include "support/in_processes.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/emulation/emulator.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // Loading a vendor library at its first use, with libraries that every system has.
-#include "runtime/cuda/vendor_library.h"
+#include "backends/cuda/vendor_library.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@
 #include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {

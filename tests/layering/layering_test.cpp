@@ -82,22 +82,22 @@ TEST(Rules, SiblingLayersDoNotIncludeEachOther) {
 }
 
 TEST(Rules, SiblingBackendsDoNotIncludeEachOther) {
-  EXPECT_EQ(check("src/runtime/sim/sim.cpp", "\"runtime/cpu/cpu.h\"", "src/runtime/cpu/cpu.h").size(), 1u);
-  EXPECT_EQ(check("src/runtime/cuda/cuda.cu", "\"runtime/sim/sim.h\"", "src/runtime/sim/sim.h").size(), 1u);
-  EXPECT_EQ(check("src/runtime/cpu/cpu.cpp", "\"../cuda/cuda.h\"", "src/runtime/cuda/cuda.h").size(), 1u);
-  EXPECT_EQ(check("src/runtime/sim/sim.cpp", "\"sim.h\"", "src/runtime/sim/sim.h").size(), 0u);
-  EXPECT_EQ(check("src/runtime/sim/sim.cpp", "\"runtime/backend.h\"", "src/runtime/backend.h").size(), 0u);
+  EXPECT_EQ(check("src/backends/sim/sim.cpp", "\"backends/cpu/cpu.h\"", "src/backends/cpu/cpu.h").size(), 1u);
+  EXPECT_EQ(check("src/backends/cuda/cuda.cu", "\"backends/sim/sim.h\"", "src/backends/sim/sim.h").size(), 1u);
+  EXPECT_EQ(check("src/backends/cpu/cpu.cpp", "\"../cuda/cuda.h\"", "src/backends/cuda/cuda.h").size(), 1u);
+  EXPECT_EQ(check("src/backends/sim/sim.cpp", "\"sim.h\"", "src/backends/sim/sim.h").size(), 0u);
+  EXPECT_EQ(check("src/backends/sim/sim.cpp", "\"runtime/backend.h\"", "src/runtime/backend.h").size(), 0u);
 }
 
 TEST(Rules, TheHostsKernelsAreBelowTheBackends) {
-  EXPECT_EQ(check("src/runtime/cpu/cpu.cpp", "\"runtime/host/parallel.h\"", "src/runtime/host/parallel.h").size(), 0u);
-  EXPECT_EQ(check("src/runtime/sim/sim.cpp", "\"runtime/host/parallel.h\"", "src/runtime/host/parallel.h").size(), 0u);
-  EXPECT_EQ(check("src/runtime/host/parallel.cpp", "\"runtime/cpu/cpu.h\"", "src/runtime/cpu/cpu.h").size(), 1u);
+  EXPECT_EQ(check("src/backends/cpu/cpu.cpp", "\"cpu/parallel.h\"", "src/cpu/parallel.h").size(), 0u);
+  EXPECT_EQ(check("src/backends/sim/sim.cpp", "\"cpu/parallel.h\"", "src/cpu/parallel.h").size(), 0u);
+  EXPECT_EQ(check("src/cpu/parallel.cpp", "\"backends/cpu/cpu.h\"", "src/backends/cpu/cpu.h").size(), 1u);
 }
 
 TEST(Rules, OnlyTheRuntimeReachesABackend) {
-  EXPECT_EQ(check("src/runtime/registry.cpp", "\"runtime/cpu/cpu.h\"", "src/runtime/cpu/cpu.h").size(), 0u);
-  EXPECT_EQ(check("src/ops/add.cpp", "\"runtime/cuda/cuda.h\"", "src/runtime/cuda/cuda.h").size(), 1u);
+  EXPECT_EQ(check("src/runtime/registry.cpp", "\"backends/cpu/cpu.h\"", "src/backends/cpu/cpu.h").size(), 0u);
+  EXPECT_EQ(check("src/ops/add.cpp", "\"backends/cuda/cuda.h\"", "src/backends/cuda/cuda.h").size(), 1u);
 }
 
 TEST(Rules, PublicHeadersIncludePublicHeaders) {
@@ -108,14 +108,14 @@ TEST(Rules, PublicHeadersIncludePublicHeaders) {
 TEST(Rules, VendorHeadersStayInTheirBackend) {
   for (const char* header : {"<cuda_runtime.h>", "<cublasLt.h>", "<cudnn.h>", "<nccl.h>"}) {
     EXPECT_EQ(check("include/lockstep/runtime/stream.h", header).size(), 1u) << header;
-    EXPECT_EQ(check("src/runtime/sim/sim.cpp", header).size(), 1u) << header;
+    EXPECT_EQ(check("src/backends/sim/sim.cpp", header).size(), 1u) << header;
     EXPECT_EQ(check("src/ops/add.cu", header).size(), 1u) << header;
-    EXPECT_EQ(check("src/runtime/cuda/cuda.cpp", header).size(), 0u) << header;
+    EXPECT_EQ(check("src/backends/cuda/cuda.cpp", header).size(), 0u) << header;
   }
   for (const char* header : {"<tbb/parallel_for.h>", "<oneapi/tbb.h>", "<dnnl.hpp>"}) {
     EXPECT_EQ(check("include/lockstep/ops/matmul.h", header).size(), 1u) << header;
-    EXPECT_EQ(check("src/runtime/cpu/cpu.cpp", header).size(), 1u) << header;
-    EXPECT_EQ(check("src/runtime/host/matmul.cpp", header).size(), 0u) << header;
+    EXPECT_EQ(check("src/backends/cpu/cpu.cpp", header).size(), 1u) << header;
+    EXPECT_EQ(check("src/cpu/products/matmul.cpp", header).size(), 0u) << header;
   }
   EXPECT_EQ(check("src/data/loader.cpp", "<tbb/task_group.h>").size(), 0u);
   EXPECT_EQ(check("src/data/loader.cpp", "<dnnl.hpp>").size(), 1u);
@@ -128,7 +128,7 @@ TEST(Rules, ThisLibrarysOwnHeadersAreNoVendors) {
 }
 
 TEST(Rules, TestsIncludeTheirLayerAndLowerOnes) {
-  EXPECT_EQ(check("tests/runtime/sim_test.cpp", "\"runtime/sim/sim.h\"", "src/runtime/sim/sim.h").size(), 0u);
+  EXPECT_EQ(check("tests/runtime/sim_test.cpp", "\"backends/sim/sim.h\"", "src/backends/sim/sim.h").size(), 0u);
   EXPECT_EQ(check("tests/tensor/view_test.cpp", "<lockstep/nn/linear.h>", "include/lockstep/nn/linear.h").size(), 1u);
   EXPECT_EQ(check("src/core/error.cpp", "\"core/fake.h\"", "tests/core/fake.h").size(), 1u);
 }

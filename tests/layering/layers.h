@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace layering {
@@ -24,17 +25,22 @@ struct Layer {
 
 // A layer includes itself and lower ones; layers of one height do not include each other.
 inline constexpr std::array kLayers{
-    Layer{"core", 0}, Layer{"runtime", 1},  Layer{"tensor", 2}, Layer{"autograd", 3},
-    Layer{"ops", 4},  Layer{"nn", 5},       Layer{"optim", 5},  Layer{"io", 5},
-    Layer{"data", 6}, Layer{"parallel", 7}, Layer{"train", 8},  Layer{"extend", 8},
+    Layer{"core", 0},   Layer{"distributed", 1}, Layer{"runtime", 2}, Layer{"tensor", 3}, Layer{"autograd", 4},
+    Layer{"ops", 5},    Layer{"nn", 6},          Layer{"optim", 6},   Layer{"io", 6},     Layer{"data", 7},
+    Layer{"report", 7}, Layer{"parallel", 8},    Layer{"train", 9},   Layer{"extend", 9},
 };
 
+// Folders that belong to the layer of another one.
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kRooms{
+    {{"cpu", "runtime"}, {"backends", "runtime"}, {"kernels", "tensor"}}};
+
 // The umbrella header stands above all layers: programs include it, layers do not.
-inline constexpr Layer kUmbrella{"lockstep.h", 9};
+inline constexpr Layer kUmbrella{"lockstep.h", 10};
 
 // Backends may use each other only through the interface in src/runtime.
-inline constexpr std::array<std::string_view, 3> kBackends{"src/runtime/cpu/", "src/runtime/sim/", "src/runtime/cuda/"};
-inline constexpr std::string_view kHost = "src/runtime/host/";  // below the backends that compute on the host
+inline constexpr std::array<std::string_view, 3> kBackends{"src/backends/cpu/", "src/backends/sim/",
+                                                           "src/backends/cuda/"};
+inline constexpr std::string_view kHost = "src/cpu/";  // below the backends that compute on the host
 
 // Prefixes of other libraries' headers, and a folder that may include them. One line per pair.
 struct Vendor {
@@ -48,15 +54,15 @@ inline constexpr std::array kVendors{
     Vendor{"tbb/", "src/data/"},
     Vendor{"oneapi/tbb", kHost},
     Vendor{"oneapi/tbb", "src/data/"},
-    Vendor{"cuda", "src/runtime/cuda/"},
-    Vendor{"cuda", "include/lockstep/tensor/kernels/cuda/"},
-    Vendor{"cublas", "src/runtime/cuda/"},
-    Vendor{"cudnn", "src/runtime/cuda/"},
-    Vendor{"nccl", "src/runtime/cuda/"},
-    Vendor{"nvml", "src/runtime/cuda/"},
-    Vendor{"nvtx", "src/runtime/cuda/"},
-    Vendor{"cub/", "src/runtime/cuda/"},
-    Vendor{"mpi", "src/runtime/mpi/"},
+    Vendor{"cuda", "src/backends/cuda/"},
+    Vendor{"cuda", "include/lockstep/kernels/cuda/"},
+    Vendor{"cublas", "src/backends/cuda/"},
+    Vendor{"cudnn", "src/backends/cuda/"},
+    Vendor{"nccl", "src/backends/cuda/"},
+    Vendor{"nvml", "src/backends/cuda/"},
+    Vendor{"nvtx", "src/backends/cuda/"},
+    Vendor{"cub/", "src/backends/cuda/"},
+    Vendor{"mpi", "src/distributed/mpi/"},
     Vendor{"nlohmann/", "src/io/"},
     Vendor{"fmt/", "src/core/"},
     Vendor{"xxh", "src/io/"},
@@ -109,10 +115,12 @@ inline std::optional<Layer> layer_of(std::string_view path) {
   if (path.starts_with("tests/autograd/")) return layer_of("src/ops/");  // without operations no graph is recorded
   // Tests of optimizers and files use modules, so their layer is between nn and parallel.
   for (const std::string_view folder : {"optim", "io"})
-    if (path.starts_with("tests/" + std::string(folder) + "/")) return Layer{folder, 6};
+    if (path.starts_with("tests/" + std::string(folder) + "/")) return Layer{folder, 7};
   for (std::string_view top : {"include/lockstep/", "src/", "tests/"}) {
     if (!path.starts_with(top)) continue;
-    const std::string_view folder = path.substr(top.size(), path.find('/', top.size()) - top.size());
+    std::string_view folder = path.substr(top.size(), path.find('/', top.size()) - top.size());
+    for (const auto& [room, layer] : kRooms)
+      if (folder == room) folder = layer;
     const auto layer = std::ranges::find(kLayers, folder, &Layer::name);
     if (layer != kLayers.end()) return *layer;
   }

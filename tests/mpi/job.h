@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 namespace lockstep::testing {
 

@@ -7,11 +7,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include <lockstep/runtime/mpi.h>
+#include <lockstep/distributed/mpi.h>
 
 #include "core/text.h"
 #include "mpi/job.h"
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 
 namespace lockstep::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include <lockstep/runtime/mpi.h>
+#include <lockstep/distributed/mpi.h>
 #include <lockstep/runtime/simulation.h>
 
 #include "core/text.h"

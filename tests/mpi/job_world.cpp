@@ -14,12 +14,12 @@
 #include <lockstep/core/error.h>
 #include <lockstep/parallel/collectives.h>
 #include <lockstep/runtime/communicator.h>
-#include <lockstep/runtime/mpi.h>
+#include <lockstep/distributed/mpi.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
 #include "mpi/job.h"
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 
 namespace lockstep::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/runtime/simulation.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 #include "support/in_processes.h"
 

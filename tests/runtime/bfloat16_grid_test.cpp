@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/host/bfloat16_product.h"
+#include "cpu/products/bfloat16_product.h"
 #include "support/drawn.h"
 #include "support/guarded.h"
 #include "support/repetitions.h"

@@ -7,7 +7,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "runtime/caching_allocator.h"
+#include "runtime/memory/caching_allocator.h"
 #include "runtime/fake_backend.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // The policy of the caching allocator, on a fake backend.
-#include "runtime/caching_allocator.h"
+#include "runtime/memory/caching_allocator.h"
 
 #include <gtest/gtest.h>
 

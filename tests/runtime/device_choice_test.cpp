@@ -4,7 +4,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "runtime/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_backend.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "runtime/allocator_hooks.h"
+#include "runtime/memory/allocator_hooks.h"
 #include "runtime/backend.h"
 
 namespace lockstep {

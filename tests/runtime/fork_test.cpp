@@ -15,9 +15,9 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/stream.h>
 
-#include "runtime/host/parallel.h"
+#include "cpu/parallel.h"
 #include "runtime/registry.h"
-#include "runtime/sim/sim_backend.h"
+#include "backends/sim/sim_backend.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/host/memory.h"
+#include "cpu/memory.h"
 
 #include <gtest/gtest.h>
 

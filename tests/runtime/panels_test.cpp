@@ -1,5 +1,5 @@
 // Products with a packed matrix.
-#include "runtime/host/panels.h"
+#include "cpu/products/panels.h"
 
 #include <gtest/gtest.h>
 

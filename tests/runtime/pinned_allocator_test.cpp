@@ -1,5 +1,5 @@
 // When page-locked memory is reused: on a fake backend.
-#include "runtime/pinned_allocator.h"
+#include "runtime/memory/pinned_allocator.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/simulation.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 #include "support/thrown.h"
 
 namespace lockstep {

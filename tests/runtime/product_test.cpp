@@ -9,8 +9,8 @@
 
 #include <lockstep/runtime/threads.h>
 
-#include "runtime/host/blocked_product.h"
-#include "runtime/host/parallel.h"
+#include "cpu/products/blocked_product.h"
+#include "cpu/parallel.h"
 
 namespace lockstep::host {
 namespace {

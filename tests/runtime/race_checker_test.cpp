@@ -1,5 +1,5 @@
 // The race checker's parts against oracles: regions against sets of bytes, the pruned history against a complete one.
-#include "runtime/sim/race_checker.h"
+#include "backends/sim/race_checker.h"
 
 #include <gtest/gtest.h>
 #include <lockstep/core/error.h>

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "runtime/sim/matmul_regions.h"
-#include "runtime/sim/region.h"
+#include "backends/sim/matmul_regions.h"
+#include "backends/sim/region.h"
 
 namespace lockstep::sim {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/sim/sim_backend.h"
+#include "backends/sim/sim_backend.h"
 
 namespace lockstep::sim {
 

@@ -1,5 +1,5 @@
 // The contents of traces, in memory and as JSON.
-#include "runtime/trace.h"
+#include "runtime/trace/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/transport.h"
+#include "distributed/transport.h"
 #include "support/in_processes.h"
 
 namespace lockstep::testing {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "runtime/registry.h"
 #ifdef LOCKSTEP_CUDA_EMULATED
 #include "cuda/fake/fake_cuda.h"

@@ -1,5 +1,5 @@
 // Walk and Divisor, with which CUDA kernels compute offsets: ordinary C++, so tested on the host.
-#include <lockstep/tensor/kernels/cuda/walk.h>
+#include <lockstep/kernels/cuda/walk.h>
 
 #include <gtest/gtest.h>
 

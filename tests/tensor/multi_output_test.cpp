@@ -1,5 +1,5 @@
 // The kernel pattern with several outputs, on the CPU and on a device: dense, strided, broadcast, and in 16 bits.
-#include "tensor/kernels/multi_output.h"
+#include "kernels/map/multi_output.h"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/launch.h"
+#include "kernels/launch.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

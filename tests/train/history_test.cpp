@@ -1,5 +1,5 @@
 // A history's CSV parses to the same numbers, and its plot is well-formed.
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include <lockstep/core/print.h>
 
 #include "train/terminal.h"
-#include "train/terminal_width.h"
+#include "report/terminal_width.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,5 +1,5 @@
 // A report is one well-formed, self-contained file, whatever the names in it.
-#include <lockstep/train/report.h>
+#include <lockstep/report/report.h>
 
 #include <gtest/gtest.h>
 

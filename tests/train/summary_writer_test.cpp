@@ -1,5 +1,5 @@
 // The event files for TensorBoard. tensorboard_test.cmake tests that TensorBoard reads them.
-#include <lockstep/train/summary_writer.h>
+#include <lockstep/report/summary_writer.h>
 
 #include <gtest/gtest.h>
 

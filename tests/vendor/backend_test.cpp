@@ -1,6 +1,6 @@
 // The CUDA backend without a driver: with the real libraries, whose calls then all fail. And NCCL with one rank, if
 // there is a driver.
-#include "runtime/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_backend.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@
 #include <lockstep/runtime/device.h>
 
 #include "core/text.h"
-#include "runtime/cuda/arena.h"
-#include "runtime/cuda/communicator.h"
-#include "runtime/cuda/device_memory.h"
-#include "runtime/cuda/matmul_plans.h"
-#include "runtime/cuda/pinned_cache.h"
-#include "runtime/cuda/vendor_library.h"
-#include "runtime/cuda/vendor_tables.h"
+#include "backends/cuda/arena.h"
+#include "backends/cuda/communicator.h"
+#include "backends/cuda/device_memory.h"
+#include "backends/cuda/matmul_plans.h"
+#include "backends/cuda/pinned_cache.h"
+#include "backends/cuda/vendor_library.h"
+#include "backends/cuda/vendor_tables.h"
 #include "support/no_devices.h"
 
 namespace lockstep::gpu {

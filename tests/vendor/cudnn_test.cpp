@@ -10,10 +10,10 @@
 #include <lockstep/core/error.h>
 
 #include "core/channels_last.h"
-#include "runtime/cuda/cuda_backend.h"
-#include "runtime/cuda/cudnn/convolution.h"
-#include "runtime/cuda/cudnn/engines.h"
-#include "runtime/cuda/fused_plans.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cudnn/convolution.h"
+#include "backends/cuda/cudnn/engines.h"
+#include "backends/cuda/fused_plans.h"
 
 namespace lockstep::gpu {
 namespace {

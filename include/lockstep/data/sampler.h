@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <lockstep/core/export.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 namespace lockstep::data {
 

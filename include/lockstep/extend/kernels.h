@@ -21,10 +21,10 @@
 
 #include <lockstep/extend/operand.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/kernels/forms.h>
-#include <lockstep/tensor/kernels/map_kernel.h>
-#include <lockstep/tensor/kernels/multi_output_kernel.h>
-#include <lockstep/tensor/kernels/row_kernel.h>
+#include <lockstep/kernels/forms.h>
+#include <lockstep/kernels/map_kernel.h>
+#include <lockstep/kernels/multi_output_kernel.h>
+#include <lockstep/kernels/row_kernel.h>
 
 namespace lockstep::extend {
 
@@ -113,7 +113,7 @@ LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> in
 /// Computes a row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T>
 /// inputs...), for each floating dtype T. Rows hold stored elements: compute in ComputeType<T>. `team` is the group of
 /// threads that works on the row: all loops over it must be team.each(), team.reduce() and sum_over()
-/// (tensor/kernels/row_team.h), and every row must make the same calls. The inputs have one rank, and the same sizes
+/// (kernels/row_team.h), and every row must make the same calls. The inputs have one rank, and the same sizes
 /// except along `dim` (expand() broadcasts).
 template <class F, class... Inputs>
 Tensor map_rows(const char* name, const F& f, const RowOptions& options, const Tensor& first, const Inputs&... more) {

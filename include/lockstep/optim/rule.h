@@ -17,8 +17,8 @@
 
 #include <lockstep/core/dtype.h>
 #include <lockstep/core/export.h>
-#include <lockstep/tensor/kernels/multi_map.h>
-#include <lockstep/tensor/kernels/visit.h>
+#include <lockstep/kernels/multi_map.h>
+#include <lockstep/kernels/visit.h>
 
 namespace lockstep::optim {
 

@@ -12,7 +12,7 @@
 #include <lockstep/parallel/process_pass.h>
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/runtime/device.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 

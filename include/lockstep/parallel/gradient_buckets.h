@@ -15,7 +15,7 @@
 #include <lockstep/nn/module.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 

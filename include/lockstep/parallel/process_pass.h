@@ -10,7 +10,7 @@
 #include <lockstep/nn/module.h>
 #include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/scatter.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <lockstep/runtime/device.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 #include <lockstep/core/export.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 

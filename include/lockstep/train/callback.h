@@ -21,9 +21,9 @@
 
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/optimizer.h>
-#include <lockstep/runtime/world.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/tensor/state_dict.h>
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/reference.h>
 
 namespace lockstep::train {

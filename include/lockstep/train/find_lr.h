@@ -12,7 +12,7 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/fit_loop.h>
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train {

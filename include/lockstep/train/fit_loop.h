@@ -18,7 +18,7 @@
 #include <lockstep/train/callback.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/progress.h>
 #include <lockstep/train/trainer_options.h>

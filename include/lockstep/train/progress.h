@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include <lockstep/train/history.h>
+#include <lockstep/report/history.h>
 
 namespace lockstep::train {
 

@@ -9,6 +9,7 @@
 
 #include <lockstep/core/error.h>
 #include <lockstep/parallel/data_parallel_options.h>
+#include <lockstep/report/report.h>
 #include <lockstep/train/progress.h>
 
 namespace lockstep::train {
@@ -75,5 +76,8 @@ class LOCKSTEP_API Diverged : public Error {
   const std::int64_t after_step;  ///< The last step before the range.
   const std::int64_t until_step;  ///< The last step of the range.
 };
+
+/// The options that matter for a run, for write_report().
+LOCKSTEP_API std::vector<ReportSetting> settings_of(const TrainerOptions& options);
 
 }  // namespace lockstep::train

@@ -16,7 +16,7 @@
 #include "ops/fused.h"
 #include "ops/product.h"
 #include "ops/wide.h"
-#include "tensor/kernels/geometry.h"
+#include "kernels/geometry.h"
 
 namespace lockstep {
 namespace {

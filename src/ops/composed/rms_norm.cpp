@@ -13,7 +13,7 @@
 #include "ops/floating.h"
 #include "ops/norm_gradient.h"
 #include "ops/wide.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include "ops/autocast.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

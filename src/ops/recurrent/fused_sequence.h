@@ -17,7 +17,7 @@
 #include "ops/product.h"
 #include "ops/recurrent/history.h"
 #include "ops/recurrent/sequence.h"
-#include "tensor/kernels/multi_output.h"
+#include "kernels/map/multi_output.h"
 
 namespace lockstep::recurrent {
 

@@ -2,7 +2,7 @@
 #include "ops/fused.h"
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
-#include "runtime/lstm_cell.h"
+#include "runtime/fused_ops/lstm_cell.h"
 
 namespace lockstep::recurrent {
 namespace {

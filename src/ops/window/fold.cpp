@@ -1,12 +1,12 @@
 #include <lockstep/ops/fold.h>
 
-#include <lockstep/tensor/kernels/visit.h>
+#include <lockstep/kernels/visit.h>
 
 #include "autograd/record.h"
 #include "core/text.h"
 #include "ops/floating.h"
 #include "ops/window/planes.h"
-#include "tensor/kernels/window_columns.h"
+#include "kernels/window/window_columns.h"
 
 namespace lockstep {
 namespace {

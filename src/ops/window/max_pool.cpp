@@ -6,7 +6,7 @@
 #include "autograd/record.h"
 #include "core/text.h"
 #include "ops/window/window_axis.h"
-#include "tensor/kernels/window_max.h"
+#include "kernels/window/window_max.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include "ops/sorted_places.h"
 #include "ops/window/planes.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/rows.h"
+#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include "autograd/record.h"
 #include "core/text.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/window_sum.h"
+#include "kernels/window/window_sum.h"
 
 namespace lockstep {
 

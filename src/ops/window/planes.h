@@ -6,8 +6,8 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "core/channels_last.h"
-#include "tensor/kernels/taps.h"
-#include "tensor/kernels/window.h"
+#include "kernels/window/taps.h"
+#include "kernels/window/window.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/fake/fake_cuda.h"
-#include "runtime/host/reduce_ranks.h"
+#include "cpu/reduce_ranks.h"
 
 namespace {
 

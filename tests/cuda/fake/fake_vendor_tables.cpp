@@ -1,6 +1,6 @@
-// Replaces src/runtime/cuda/vendor_tables.cpp: fills the tables with the fakes, which have the same names as the real
+// Replaces src/backends/cuda/vendor_tables.cpp: fills the tables with the fakes, which have the same names as the real
 // functions.
-#include "runtime/cuda/vendor_tables.h"
+#include "backends/cuda/vendor_tables.h"
 
 #include <lockstep/core/error.h>
 

@@ -1,0 +1,88 @@
+// World: the processes of a job. Each process drives its own devices. The program makes one World at its start, with
+// the launcher's library (lockstep/distributed/mpi.h), and passes it to everything that works across processes:
+// DataParallel, samplers.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+class Transport;
+
+/// A strongly typed number from 0: a rank of one kind does not convert to another kind.
+template <class Kind>
+class Rank {
+ public:
+  constexpr Rank() = default;
+  constexpr explicit Rank(int value) noexcept : value_(value) {}  ///< Unchecked.
+  constexpr int value() const noexcept { return value_; }         ///< From 0.
+  constexpr auto operator<=>(const Rank&) const noexcept = default;
+
+ private:
+  int value_ = 0;
+};
+
+/// A process's number in the job.
+using ProcessRank = Rank<struct ProcessKind>;
+/// A device's number among those of all processes: process 0's devices first, in their order, then process 1's.
+using DeviceRank = Rank<struct DeviceKind>;
+
+/// A handle, cheap to copy. All processes make the collective calls in the same order, each from one thread at a time.
+/// A call waits on the host until all processes have made it, at most for the time limit. A CollectiveError names the
+/// process that is missing, its host and the call; or the process that made another call (with another `what`). All
+/// later calls throw the same error. Safe from any thread.
+class LOCKSTEP_API World {
+ public:
+  /// The world of this process alone.
+  World() noexcept = default;
+  /// For launchers.
+  explicit World(std::shared_ptr<Transport> transport);
+
+  ProcessRank rank() const noexcept;  ///< This process's rank.
+  int size() const noexcept;
+  bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< True for process 0.
+  /// The name of the host on which a process runs.
+  const std::string& host(ProcessRank process) const;
+  /// The longest wait for another process.
+  std::chrono::milliseconds time_limit() const noexcept;
+
+  /// Returns the bytes that each process passed, by rank; their numbers may differ.
+  std::vector<std::string> all_gather(const std::string& mine, const char* what = "all_gather") const;
+  /// Returns the value that each process passed, by rank.
+  std::vector<std::int64_t> all_gather(std::int64_t mine, const char* what = "all_gather") const;
+  /// Returns, in every process, the bytes that process 0 passed.
+  std::string from_first(const std::string& mine, const char* what = "from_first") const;
+  /// Returns after all processes have called it.
+  void barrier(const char* what = "barrier") const;
+
+  /// Checks the bytes that each process passed, by rank, and must look at nothing else: then it throws in all
+  /// processes, or in none.
+  using Check = std::function<void(const std::vector<std::string>& of_each)>;
+  /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has come to the
+  /// same error: otherwise a process might hear that another one ended before it knows why. The world stays usable.
+  std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
+  /// Throws `error` as agree() does. The error must follow from facts that all processes know, so that all of them
+  /// throw.
+  [[noreturn]] void throw_together(const std::exception_ptr& error) const;
+  /// Returns true if `error` is the last one that agree() or throw_together() threw: no process waits for one that
+  /// threw it.
+  bool all_threw(const std::exception_ptr& error) const noexcept;
+
+  /// Null for a world of one process.
+  const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }
+
+ private:
+  std::shared_ptr<Transport> transport_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// Combines the values of a team of threads, a warp or a block, in an order that depends on the team's size alone.
+#pragma once
+
+#include <lockstep/kernels/cuda/grid.h>
+
+namespace lockstep::gpu {
+
+enum class Team : int { one_warp = kWarp, whole_block = kThreads };
+
+/// R is a reducer as in reduce.h. All threads of the warp call it; its first thread gets the result.
+template <class R, class A>
+__device__ A combine_warp(const R& reducer, A value) {
+  for (int half = kWarp / 2; half > 0; half /= 2)
+    value = reducer.combine(value, A(__shfl_down_sync(0xffffffffu, value, half)));
+  return value;
+}
+
+/// The same for a block: all its threads call it; its first thread gets the result.
+template <class R, class A>
+__device__ A combine_block(const R& reducer, A value) {
+  __shared__ A of_warps[kWarps];
+  const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
+  value = combine_warp(reducer, value);
+  __syncthreads();  // an earlier use of the shared values has ended
+  if (lane == 0) of_warps[warp] = value;
+  __syncthreads();
+  if (warp == 0) value = combine_warp(reducer, lane < kWarps ? of_warps[lane] : A(reducer.identity()));
+  return value;
+}
+
+template <Team kTeam, class R, class A>
+__device__ A combine_team(const R& reducer, A value) {
+  if constexpr (kTeam == Team::one_warp)
+    return combine_warp(reducer, value);
+  else
+    return combine_block(reducer, value);
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,31 @@
+// Chooses a kernel's device form: the kernel's own enqueue(), an enqueue() of the patterns, or the kernel's `items()`
+// and `item(i)`. Included by forms.h when kernels are compiled for GPUs too.
+#pragma once
+
+#include <lockstep/kernels/cuda/items.h>
+#include <lockstep/kernels/cuda/map.h>
+#include <lockstep/kernels/cuda/multi.h>
+#include <lockstep/kernels/cuda/multi_output.h>
+#include <lockstep/kernels/cuda/reduce.h>
+#include <lockstep/kernels/cuda/rows.h>
+
+namespace lockstep::gpu {
+
+/// A kernel in both forms. A context with a native stream selects the device form.
+template <class Kernel>
+struct Dispatched {
+  Kernel kernel;
+
+  void operator()(const KernelContext& context) const {
+    if (!context.native_stream) return kernel(context);
+    if constexpr (requires { kernel.enqueue(context); }) {  // it knows the grids for its operands' types
+      kernel.enqueue(context);
+    } else {
+      static_assert(
+          requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i), or passes");
+      enqueue(kernel, context);
+    }
+  }
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,35 @@
+// A kernel's forms: every kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, by
+// g++.)
+#pragma once
+
+#include <lockstep/runtime/kernel.h>
+
+#if defined(__CUDACC__) || defined(LOCKSTEP_CUDA_EMULATED)
+#include <lockstep/kernels/cuda/dispatch.h>
+#define LOCKSTEP_DEVICE_FORMS 1
+#define LOCKSTEP_GRIDS(...) (__VA_ARGS__)  // the function that enqueues a kernel's grids
+#else
+#define LOCKSTEP_GRIDS(...) nullptr  // no device form
+#endif
+
+namespace lockstep {
+
+/// True if this source is compiled for GPUs.
+static constexpr bool kHasDeviceForms =
+#ifdef LOCKSTEP_DEVICE_FORMS
+    true;
+#else
+    false;
+#endif
+
+/// The kernel with all its compiled forms, as backends take it.
+template <class Kernel>
+decltype(auto) in_all_forms(const Kernel& kernel) {
+#ifdef LOCKSTEP_DEVICE_FORMS
+  return gpu::Dispatched<Kernel>{kernel};
+#else
+  return (kernel);  // by reference
+#endif
+}
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// History: the metrics that training reported, as a table. Columns have names; a value may be missing. A value type;
+// one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/tensor/state_dict.h>
+#include <lockstep/report/plot.h>
+
+namespace lockstep::train {
+
+/// A table of reported metrics.
+class LOCKSTEP_API History {
+ public:
+  /// One column's value in a row.
+  struct Value {
+    std::string column;
+    double value = 0;
+  };
+  using Column = std::vector<std::optional<double>>;  ///< One entry per row; nullopt if the row has no value.
+
+  std::size_t rows() const noexcept { return rows_; }  ///< Number of rows.
+  /// In the order in which the columns first appeared.
+  const std::vector<std::string>& columns() const noexcept { return names_; }
+  /// One entry for each row. Throws InvalidArgument if there is no such column.
+  const Column& column(std::string_view name) const;
+
+  void add_row(std::span<const Value> values);  ///< Adds columns that do not exist yet.
+
+  /// Events of the run, a line each, such as checkpoints that were damaged and skipped. State dicts include them, CSV
+  /// does not.
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// Line ends in the note become blanks.
+  void add_note(std::string note);
+
+  /// RFC 4180, with a header. Missing values are empty; others are the shortest text that parses to the same number,
+  /// including nan and inf.
+  std::string csv() const;
+  /// One line for each column except epoch, step, seconds and lr, by step; validation columns are dashed. Each loss has
+  /// a panel of its own, and so has a column whose scale differs from those above.
+  std::string svg(const PlotOptions& options = {}) const;
+  /// Throw IoError; the file is written atomically.
+  void write_csv(const std::filesystem::path& path) const;
+  void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;  ///< See write_csv().
+
+  /// One tensor per column: [2, rows], the values and whether each is present. The notes, if any, are bytes.
+  StateDict state_dict() const;
+  /// Throws InvalidArgument, and changes nothing then, for a state dict that state_dict() does not produce.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  Column& writable(const std::string& name);
+
+  std::vector<std::string> names_;
+  std::vector<Column> columns_;
+  std::size_t rows_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace lockstep::train

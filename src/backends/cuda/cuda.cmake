@@ -1,0 +1,43 @@
+# The library with CUDA: its kernels compiled by nvcc, for the host and for GPUs.
+if(LOCKSTEP_UNITY)  # in the same parts, which CMake 3.25 joins for C++ alone; nvcc reads headers three times
+  foreach(target lockstep_kernels lockstep_exact)
+    get_target_property(sources ${target} SOURCES)
+    set(parts "")
+    foreach(source IN LISTS sources)
+      get_source_file_property(part ${source} UNITY_GROUP)
+      string(APPEND ${target}_${part} "#include \"${source}\"\n")
+      list(APPEND parts ${target}_${part})
+    endforeach()
+    list(REMOVE_DUPLICATES parts)
+    foreach(part IN LISTS parts)
+      file(CONFIGURE OUTPUT joined/${part}.cpp CONTENT "${${part}}" @ONLY)
+      target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/joined/${part}.cpp)
+      set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/joined/${part}.cpp PROPERTIES LANGUAGE CUDA)
+    endforeach()
+  endforeach()
+  set_source_files_properties(${kernel_sources} ${exact_sources} PROPERTIES HEADER_FILE_ONLY ON)
+else()
+  set_source_files_properties(${kernel_sources} ${exact_sources} PROPERTIES LANGUAGE CUDA)
+endif()
+# 20014: the gradient of a functor, written once for numbers and tensors, calls host code when it is for tensors. What a
+# kernel calls is still checked (20011). 177: what only one of the two compilers' branches uses.
+set(options -std=c++20 --expt-relaxed-constexpr -diag-suppress=20014,177 -Xcompiler=-Wall,-Wextra,-fno-math-errno,-fno-trapping-math)
+set_target_properties(lockstep lockstep_kernels lockstep_exact PROPERTIES CUDA_VISIBILITY_PRESET hidden NVCC_OPTIONS "${options}")
+if(lockstep_gcc_memory)
+  list(APPEND options -Xcompiler=${lockstep_gcc_memory})
+endif()
+if(LOCKSTEP_WARNINGS_AS_ERRORS)
+  list(APPEND options -Werror=all-warnings)
+endif()
+if(LOCKSTEP_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND options -Xcompiler=-march=${LOCKSTEP_ARCH})
+endif()
+foreach(target lockstep lockstep_kernels lockstep_exact)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${options}>")
+  # The headers of cuBLASLt, cuDNN and NCCL, and not the libraries, which are loaded on first use
+  # (backends/cuda/vendor_tables.h).
+  target_include_directories(${target} SYSTEM PRIVATE ${NCCL_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+endforeach()
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda/vendor_tables.cpp PROPERTIES
+                            COMPILE_DEFINITIONS LOCKSTEP_CUDA_LIBRARY_FOLDER="${CUDAToolkit_LIBRARY_DIR}")

@@ -1,0 +1,34 @@
+// CUDA GPUs as a Backend. Includes nothing of CUDA: this is all that the registry knows of it. A build without CUDA has
+// the same functions (src/backends/without_cuda.cpp), which find no cards.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backend.h"
+
+namespace lockstep {
+
+/// The driver's answer. A machine without a driver has no cards, which is no error.
+struct CudaCards {
+  int count = 0;
+  int code = 0;      ///< CUDA's code if there are none: 34, 35 or 100; 0 if the reason is not CUDA's.
+  std::string text;  ///< The reason in words.
+};
+
+/// Throws BackendError if the driver does not work, or is too old.
+CudaCards find_cuda_cards();
+
+struct CudaOptions {
+  std::vector<int> cards;       ///< The card of each device; devices with the same card share it.
+  std::size_t arena_bytes = 0;  ///< Allocated on each device at its first allocation, as its only memory; 0: as needed.
+  bool tf32 = false;            ///< Round the factors of float32 products to TF32.
+  bool deterministic = true;    ///< Repeated runs give the same bits: disables NCCL's NVLS.
+};
+
+/// Throws InvalidArgument if a card does not exist, or if CUDA_LAUNCH_BLOCKING is on with several cards. With several
+/// cards it sets environment variables for options that NCCL reads only there, and reports them on standard error.
+std::shared_ptr<Backend> make_cuda_backend(const CudaOptions& options);
+
+}  // namespace lockstep

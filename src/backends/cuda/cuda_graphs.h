@@ -1,0 +1,34 @@
+// CUDA graphs: captures the work of streams as one graph over all cards, launched by one call.
+#pragma once
+
+#include <atomic>
+
+#include "backends/cuda/call.h"
+#include "backends/cuda/cuda_stream.h"
+#include "runtime/graphs.h"
+
+namespace lockstep::gpu {
+
+class CudaGraphs final : public Graphs {
+ public:
+  /// `issuing` is held while a graph is instantiated or launched: it may contain collectives.
+  explicit CudaGraphs(IssuingMutex& issuing) : issuing_(issuing) {}
+
+  void begin_capture(StreamHandle origin) override;
+  bool is_capturing(StreamHandle stream) override;
+  GraphHandle end_capture(StreamHandle origin) override;
+  void abandon_capture(StreamHandle origin) noexcept override;
+  void launch(StreamHandle origin, GraphHandle graph) override;
+  void destroy(GraphHandle graph) noexcept override;
+
+  // For the backend: CUDA invalidates a capture if one of its streams or events is queried.
+  bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
+  void refuse(std::string_view what, StreamHandle stream);  ///< Throws InvalidArgument if the stream is captured.
+  static void refuse(std::string_view what, const CudaEvent& event);
+
+ private:
+  IssuingMutex& issuing_;
+  std::atomic<bool> is_active_ = false;
+};
+
+}  // namespace lockstep::gpu

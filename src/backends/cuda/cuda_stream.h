@@ -1,0 +1,52 @@
+// A stream with its workspaces, and an event. Only one kernel body at a time is enqueued on a stream, so it may use the
+// stream's workspaces.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <unordered_set>
+
+#include "runtime/backend.h"
+#include "backends/cuda/call.h"
+#include "backends/cuda/matmul_plans.h"
+
+namespace lockstep::gpu {
+
+/// The kernels loaded by a stream. Call it with the stream's card current.
+class LoadedKernels final : public KernelLoader {
+ public:
+  /// `issuing` is held while a kernel is loaded.
+  LoadedKernels(int device, IssuingMutex& issuing) : device_(device), issuing_(issuing) {}
+  void load(const void* kernel) override;
+
+ private:
+  const int device_;
+  IssuingMutex& issuing_;
+  std::unordered_set<const void*> loaded_;
+};
+
+struct CudaStream {
+  CudaStream(int device_, int card_, IssuingMutex& issuing) : device(device_), card(card_), kernels(device_, issuing) {}
+
+  const int device;
+  const int card;
+  OwnedMemory workspace;  ///< For kernels. Declared before the stream, which is destroyed first.
+  OwnedStream stream;
+  RankedMutex<LockRank::cuda_stream> mutex;  ///< Held while kernels or products are enqueued. Guards the members below.
+  LoadedKernels kernels;
+  std::unique_ptr<MatmulPlans> matmuls;  ///< Created for the first product.
+};
+
+/// Returns true if the stream is being captured.
+bool is_capturing(const CudaStream& stream);
+
+struct CudaEvent {
+  int device;
+  int card;
+  OwnedEvent event;
+  std::atomic<bool> is_captured = false;  ///< Last recorded in a capture: it never completes by itself.
+};
+
+inline CudaStream& stream_of(const StreamHandle& handle) { return *static_cast<CudaStream*>(handle.native); }
+
+}  // namespace lockstep::gpu

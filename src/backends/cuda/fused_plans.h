@@ -1,0 +1,51 @@
+// Fused operations of one device by cuDNN (docs/fused.md): a handle, and the plan for each description. Safe from any
+// thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/ranked_mutex.h"
+#include "runtime/backend.h"
+#include "backends/cuda/call.h"
+#include "backends/cuda/cudnn/convolution.h"
+
+namespace lockstep::gpu {
+
+class FusedPlans {
+ public:
+  /// `issuing` is held while cuDNN is initialized, makes a plan, or runs one for the first time.
+  FusedPlans(int device, bool tf32, IssuingMutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {}
+
+  /// Returns the bytes of workspace; nullopt if cuDNN cannot be loaded, does not support the card, or has no suitable
+  /// engine. The device's card must be current. A non-null data pointer that is not aligned increases the workspace.
+  /// Throws BackendError if cuDNN does not work.
+  std::optional<std::size_t> offers(const FusedOp& op);
+  /// Enqueues an operation that offers() accepted; the device's card must be current. Repeated runs give the same bits.
+  void run(const FusedOp& op, void* workspace, cudaStream_t stream, KernelLoader& loader);
+
+ private:
+  // `plan` is empty if cuDNN has no engine.
+  struct Entry {
+    bool channels_last = false;
+    bool has_run = false;
+    std::optional<CudnnPlan> plan;
+  };
+  struct Request;
+  bool is_ready();
+  Entry& entry_of(const Convolution& convolution, const FusedOp& op);
+  Entry make(const Convolution& convolution, const FusedOp& op);
+  void execute(Entry& entry, const std::array<void*, 3>& data, void* workspace, cudaStream_t stream);
+
+  const int device_;
+  const bool tf32_;
+  IssuingMutex& issuing_;
+  RankedMutex<LockRank::cuda_fused> mutex_;
+  // Guarded by the mutex:
+  bool asked_ = false;  // is_ready() was called; handle_ stays null if there is no cuDNN for this card
+  CudnnHandle handle_;
+  std::map<std::vector<std::int64_t>, Entry> entries_;
+};
+
+}  // namespace lockstep::gpu

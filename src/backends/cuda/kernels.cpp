@@ -1,0 +1,131 @@
+#include "backends/cuda/kernels.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/integers.h"
+
+namespace lockstep::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+
+cudaLaunchConfig_t grid_for(std::size_t items, cudaStream_t stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = unsigned(std::min<std::size_t>((items + kThreads - 1) / kThreads, 1 << 14));
+  config.blockDim = kThreads;
+  config.stream = stream;
+  return config;
+}
+
+struct Sum {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return A(a + b);
+  }
+};
+// Propagates NaN.
+struct Max {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Min {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class T>
+inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+template <class T, class Op>
+using Accumulator =
+    std::conditional_t<is_narrow<T>, float, std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
+
+template <class T, class Op>
+__global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, Accumulator<T, Op> divisor) {
+  using A = Accumulator<T, Op>;
+  const std::size_t step = std::size_t(gridDim.x) * blockDim.x;
+  for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < reduction.count; i += step) {
+    A value = A(static_cast<const T*>(reduction.sources[0])[i]);
+    for (int rank = 1; rank < reduction.source_count; ++rank)
+      value = Op::combine(value, A(static_cast<const T*>(reduction.sources[std::size_t(rank)])[i]));
+    const T result = T(value / divisor);
+    for (int rank = 0; rank < reduction.target_count; ++rank)
+      static_cast<T*>(reduction.targets[std::size_t(rank)])[i] = result;
+  }
+}
+
+template <class T, class Op>
+cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_t stream) {
+  const cudaLaunchConfig_t config = grid_for(reduction.count, stream);
+  return cudaLaunchKernelEx(&config, reduce_kernel<T, Op>, reduction, Accumulator<T, Op>(divisor));
+}
+
+template <class T>
+cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t stream) {
+  switch (op) {
+    case ReduceOp::max: return reduce_with<T, Max>(reduction, 1, stream);
+    case ReduceOp::min: return reduce_with<T, Min>(reduction, 1, stream);
+    default: return reduce_with<T, Sum>(reduction, op == ReduceOp::mean ? reduction.source_count : 1, stream);
+  }
+}
+
+template <class T>
+__global__ void nothing_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t rows,
+                               std::int64_t columns, std::int64_t ld) {
+  using A = std::conditional_t<is_narrow<T>, float, T>;
+  const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
+  for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
+    T& element = c[i / columns * ld + i % columns];
+    const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // with beta == 0, c may hold NaN
+    element = T(activate(activation, bias ? kept + A(bias[i % columns]) : kept));
+  }
+}
+
+template <class T>
+cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
+  const cudaLaunchConfig_t config = grid_for(std::size_t(matmul.m * matmul.n), stream);
+  for (std::int64_t batch = 0; batch < matmul.batch; ++batch) {
+    T* const c = static_cast<T*>(matmul.c) + batch * matmul.stride_c;
+    const cudaError_t error = cudaLaunchKernelEx(&config, nothing_kernel<T>, c, static_cast<const T*>(matmul.bias),
+                                                 matmul.beta, matmul.activation, matmul.m, matmul.n, matmul.ldc);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
+  if (reduction.count == 0) return cudaSuccess;
+  switch (dtype) {
+    case kBool:  // bytes of 0 or 1: their logical or is their maximum
+      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, stream);
+    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, stream);
+    case kInt32: return reduce_as<std::int32_t>(reduction, op, stream);
+    case kInt64: return reduce_as<std::int64_t>(reduction, op, stream);
+    case kFloat16: return reduce_as<Half>(reduction, op, stream);
+    case kBFloat16: return reduce_as<BFloat16>(reduction, op, stream);
+    case kFloat32: return reduce_as<float>(reduction, op, stream);
+    case kFloat64: return reduce_as<double>(reduction, op, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream) {
+  switch (matmul.dtype) {
+    case kFloat16: return product_of_nothing_as<Half>(matmul, stream);
+    case kBFloat16: return product_of_nothing_as<BFloat16>(matmul, stream);
+    case kFloat32: return product_of_nothing_as<float>(matmul, stream);
+    default: return product_of_nothing_as<double>(matmul, stream);
+  }
+}
+
+}  // namespace lockstep::gpu

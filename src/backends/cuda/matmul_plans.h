@@ -1,0 +1,50 @@
+// Matrix products of one stream by cuBLASLt: a handle, a workspace, and the plan for each kind of product. Not
+// thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "runtime/backend.h"
+#include "backends/cuda/call.h"
+#include "backends/cuda/vendor_tables.h"
+
+namespace lockstep::gpu {
+
+/// Destroys a cuBLASLt handle by a function of the table. Never throws: the table was filled before.
+template <auto destroy>
+struct DestroyCublas {
+  void operator()(auto* handle) const noexcept { static_cast<void>((cublas_lt().*destroy)(handle)); }
+};
+
+class MatmulPlans {
+ public:
+  /// `issuing` is held while cuBLASLt is initialized, chooses an algorithm, or runs the first product of a kind, which
+  /// loads kernels. Throws BackendError, also if cuBLASLt cannot be loaded.
+  MatmulPlans(int device, bool tf32, IssuingMutex& issuing);
+  ~MatmulPlans();
+
+  /// Enqueues the product; the device's card must be current. Repeated runs give the same bits.
+  void run(const Matmul& matmul, cudaStream_t stream);
+
+ private:
+  // Everything that the choice of an algorithm depends on: the product without its pointers, but with their alignment.
+  using Key = std::array<std::int64_t, 20>;
+  struct Plan;
+  Plan make(const Matmul& matmul, const Key& key) const;
+  std::optional<Plan> try_make(const Matmul& matmul, const Key& key, cublasLtEpilogue_t epilogue) const;
+  void run(const Matmul& matmul, const Plan& plan, cudaStream_t stream) const;
+  static Key key_of(const Matmul& matmul);
+
+  const int device_;
+  const bool tf32_;
+  IssuingMutex& issuing_;
+  std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
+  OwnedMemory workspace_;
+  std::map<Key, Plan> plans_;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,473 @@
+// NCCL for all ranks of this process: one group per operation, one stream per rank. Ranks of other processes are
+// members of the same communicators, which share process 0's ncclUniqueId.
+//
+// Communicators are non-blocking, so that all waits have a limit. An NCCL call that does not finish in time is aborted
+// on all ranks at once; so is an operation that does not end within its limit after this process's ranks have reached
+// it. After a failure the next operation creates new communicators.
+//
+// With several processes a failure in one ends all of them, through their common transport, because NCCL does not
+// notice that a process is lost. All limits are then the transport's.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <lockstep/core/error.h>
+#include <lockstep/distributed/world.h>
+
+#include "core/ranked_mutex.h"
+#include "core/text.h"
+#include "runtime/collectives/collective_call.h"
+#include "backends/cuda/communicator.h"
+#include "backends/cuda/cuda_stream.h"
+#include "backends/cuda/nccl_calls.h"
+#include "distributed/transport.h"
+
+namespace lockstep::gpu {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr seconds kConnectLimit(120);  // NCCL opens sockets, maps memory and measures links
+constexpr seconds kSelfTestLimit(30);
+constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more channels
+constexpr seconds kAbortLimit(5);
+
+// NCCL hands each group to a thread of its own, which is done sooner than a sleep would end: spin first.
+constexpr std::chrono::microseconds kAwake(500);
+
+bool wait_until(milliseconds limit, const std::function<bool()>& done) {
+  const auto begin = Clock::now();
+  while (!done()) {
+    const auto waited = Clock::now() - begin;
+    if (waited > limit) return false;
+    if (waited < kAwake)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return true;
+}
+
+std::string advice() {
+  int driver = 0, runtime = 0, library = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  static_cast<void>(nccl().ncclGetVersion(&library));
+  return text(
+      ". What to try: NCCL_DEBUG=INFO shows where it stops; NCCL_P2P_DISABLE=1: if that helps, switch off PCIe ACS or "
+      "the IOMMU; NCCL_SHM_DISABLE=1: if that helps, give /dev/shm more room (docker run --shm-size=1g); other "
+      "versions of the driver (for CUDA ",
+      driver, " here), the runtime (", runtime, ") and NCCL (", library, ')');
+}
+
+// Checks the result of a call of NCCL before there is a communicator.
+void check_connecting(ncclResult_t result) {
+  if (result != ncclSuccess)
+    throw CollectiveError(0, "connect", 0,
+                          text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
+}
+
+// Returns process 0's ncclUniqueId, sent over the transport.
+ncclUniqueId common_id(const Peers& peers) {
+  ncclUniqueId id = {};
+  if (peers.process == 0) check_connecting(nccl().ncclGetUniqueId(&id));
+  if (!peers.transport) return id;
+  const std::string bytes =
+      World(peers.transport).from_first(std::string(id.internal, sizeof id.internal), "connecting NCCL");
+  std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal), id.internal);
+  return id;
+}
+
+class NcclCommunicator final : public CudaCommunicator {
+ public:
+  NcclCommunicator(std::vector<Member> members, const Peers& peers, const CommunicatorOptions& options)
+      : members_(std::move(members)),
+        peers_(peers),
+        options_(options),
+        first_rank_(peers.first_rank()),
+        size_(peers.size()),
+        id_(common_id(peers)) {}
+
+  ~NcclCommunicator() override {
+    const std::scoped_lock lock(mutex_);
+    if (finalize())
+      for (ncclComm_t comm : comms_) nccl().ncclCommDestroy(comm);
+    else
+      abort_ranks();
+  }
+
+  void drain() noexcept override {
+    const std::scoped_lock lock(mutex_);
+    has_drained();
+  }
+
+  void start() override {
+    const std::scoped_lock lock(mutex_);
+    connect();
+    self_test();
+  }
+
+  void enqueue(const CollectiveCall& call) override {
+    const std::scoped_lock lock(mutex_);
+    last_ = {call.name, bytes_of(call)};
+    check_peers();
+    if (comms_.empty()) {
+      id_ = common_id(peers_);  // only a single process gets here: with several, check_peers() throws after a failure
+      connect();
+    }
+    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events suffice
+      gather_streams(call.parts);
+      return release_streams(call.parts);
+    }
+    // A captured operation is not watched: the thread that launches the graph waits for it.
+    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));
+    if (!is_captured) watch(call);
+    group([&](std::size_t rank) {
+      if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
+      return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
+    });
+    settle(kEnqueueLimit, "");
+    for (std::size_t rank = 0; rank < members_.size() && !is_captured; ++rank)
+      mark(watched_.back().ended[rank], rank, call);
+  }
+
+  void abort() noexcept override {
+    stopping_ = true;  // makes the thread that holds the lock stop waiting
+    const std::scoped_lock lock(mutex_);
+    try {
+      use_some_card(members_.front().card);
+      if (is_pending()) failure_ = std::make_exception_ptr(error(0, "the communicator was aborted"));
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    if (peers_.transport) peers_.transport->fail(error(0, "the communicator was aborted").what());
+    abort_ranks();
+  }
+
+  std::uint64_t failures() const noexcept override { return failures_; }
+
+  std::exception_ptr failure() noexcept override {
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // a thread that is enqueuing checks for failures itself
+    if (!lock) return nullptr;
+    try {
+      if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
+      if (!comms_.empty() && !watched_.empty()) check_cards();
+      if (is_pending()) {
+        check_peers();
+        check_watched();
+      }
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    return std::exchange(failure_, nullptr);
+  }
+
+ private:
+  struct Operation {
+    const char* name = "connect";
+    std::size_t bytes = 0;
+  };
+
+  void connect() {
+    watched_.clear();
+    tokens_.clear();
+    for (const Member& member : members_) {
+      use_card(member.card);
+      if (peers_.transport) tokens_.push_back(make_memory(member.device, sizeof(int)));
+    }
+    comms_.assign(members_.size(), nullptr);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
+    group([&](std::size_t rank) {
+      use_card(members_[rank].card);
+      return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id_, int(first_rank_ + rank), &config);
+    });
+    settle(kConnectLimit, advice());
+  }
+
+  // A barrier of several processes: an all-reduce of one number with an unused result.
+  ncclResult_t enqueue_token(std::size_t rank, const CollectivePart& part) {
+    void* const token = tokens_[rank].get();
+    return nccl().ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comms_[rank], stream_of(part.stream).stream.get());
+  }
+
+  // Returns true if all enqueued operations have ended.
+  bool has_drained() noexcept {
+    try {
+      use_some_card(members_.front().card);
+      return wait_until(limit(options_.time_limit), [this] { return is_over() || !is_pending(); }) && !is_over();
+    } catch (...) {
+      return false;
+    }
+  }
+
+  // Drains, and finalizes NCCL's communicators. Returns true if they can be destroyed.
+  bool finalize() noexcept {
+    try {
+      if (!has_drained()) return false;
+      for (ncclComm_t comm : comms_)
+        if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;
+      return wait_until(limit(kEnqueueLimit), [this] { return is_over() || !is_busy(); }) && !is_over();
+    } catch (...) {
+      return false;
+    }
+  }
+
+  // One rank's number for the self-test, and the stream of its all-reduce.
+  struct Summand {
+    OwnedMemory number;
+    OwnedStream stream;
+
+    // cudaFree would wait without a limit for an all-reduce that could not be aborted. In that case the memory leaks.
+    ~Summand() {
+      const auto ended = [this] { return cudaStreamQuery(stream.get()) != cudaErrorNotReady; };
+      if (stream && !wait_until(kAbortLimit, ended)) static_cast<void>(number.release());
+      cudaGetLastError();  // hide the error from later calls
+    }
+  };
+
+  // Sums a known number, on streams of its own.
+  void self_test() {
+    last_ = {"self-test", sizeof(int)};
+    std::vector<Summand> summands(members_.size());
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const auto [device, card] = members_[rank];
+      use_card(card);
+      Summand& summand = summands[rank];
+      summand.number = make_memory(device, sizeof(int));
+      summand.stream = make_stream(device, 0);
+      check(cudaMemsetAsync(summand.number.get(), 1, sizeof(int), summand.stream.get()), "cudaMemsetAsync", device);
+    }
+    group([&](std::size_t rank) {
+      const auto& [number, stream] = summands[rank];
+      return nccl().ncclAllReduce(number.get(), number.get(), 1, ncclInt32, ncclSum, comms_[rank], stream.get());
+    });
+    settle(kSelfTestLimit, advice());
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const milliseconds longest = limit(kSelfTestLimit);
+      const bool ended = wait_until(longest, [&] {
+        check_ranks(advice());
+        return has_ended(cudaStreamQuery(summands[rank].stream.get()), "cudaStreamQuery", members_[rank].device);
+      });
+      if (!ended) fail(rank, text("a sum of one number did not end within ", longest.count(), " ms", advice()));
+    }
+    constexpr int kOne = 0x01010101;
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      use_card(members_[rank].card);
+      int sum = 0;
+      check(cudaMemcpy(&sum, summands[rank].number.get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
+            members_[rank].device);
+      if (sum != kOne * int(size_))
+        fail(rank, text("a sum of one number expected ", kOne * int(size_), ", got ", sum, advice()));
+    }
+  }
+
+  // Makes one call per rank, as one group. NCCL makes the cards current itself.
+  template <class F>
+  void group(F&& call_of_rank) {
+    nccl().ncclGroupStart();
+    ncclResult_t result = ncclSuccess;
+    std::size_t rank = 0;
+    try {
+      for (; rank < members_.size(); ++rank) {
+        result = call_of_rank(rank);
+        if (is_wrong(result)) break;
+      }
+    } catch (...) {  // end the group in any case
+      nccl().ncclGroupEnd();
+      throw;
+    }
+    const ncclResult_t end = nccl().ncclGroupEnd();
+    if (is_wrong(result)) fail(rank, nccl().ncclGetErrorString(result));
+    if (is_wrong(end)) fail(wrong_rank().value_or(0), nccl().ncclGetErrorString(end));
+  }
+
+  // Waits until NCCL has finished the host's side of all calls so far.
+  void settle(seconds of_one_process, const std::string& hint) {
+    const milliseconds longest = limit(of_one_process);
+    const bool settled = wait_until(longest, [&] {
+      check_ranks(hint);
+      return stopping_ || !is_busy();
+    });
+    if (stopping_) throw error(0, "the communicator was aborted");
+    if (!settled) fail(0, text("NCCL was not ready within ", longest.count(), " ms", hint));
+  }
+
+  milliseconds limit(milliseconds of_one_process) const {
+    return peers_.transport ? peers_.transport->time_limit() : of_one_process;
+  }
+
+  // Throws if a rank here or another process has failed.
+  void check_ranks(const std::string& hint) {
+    check_peers();
+    if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
+  }
+  void check_peers() {
+    if (!peers_.transport) return;
+    if (const std::optional<std::string> failure = peers_.transport->failure()) end_with(error(0, *failure));
+  }
+  bool is_over() const { return wrong_rank() || (peers_.transport && peers_.transport->failure()); }
+
+  // An operation that may not have ended yet.
+  struct Watched {
+    Operation operation;
+    std::vector<OwnedEvent> begun, ended;         // one event per rank
+    std::optional<Clock::time_point> since = {};  // when all ranks of this process had reached it
+  };
+
+  void watch(const CollectiveCall& call) {
+    forget_ended();
+    Watched& watched = watched_.emplace_back();
+    if (!unwatched_.empty()) {
+      watched = std::move(unwatched_.back());
+      unwatched_.pop_back();
+    }
+    watched.operation = last_;
+    watched.since.reset();
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      if (watched.ended.size() <= rank) {
+        use_card(members_[rank].card);
+        watched.begun.push_back(make_event(members_[rank].device));
+        watched.ended.push_back(make_event(members_[rank].device));
+      }
+      mark(watched.begun[rank], rank, call);
+    }
+  }
+
+  void forget_ended() {
+    for (; !watched_.empty() && have_passed(watched_.front().ended); watched_.pop_front())
+      unwatched_.push_back(std::move(watched_.front()));
+  }
+
+  // Checks the cards, because NCCL does not.
+  void check_cards() {
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const cudaError_t state = cudaEventQuery(watched_.back().ended[rank].get());
+      if (state != cudaErrorNotReady && state != cudaSuccess) fail(rank, cudaGetErrorString(state));
+    }
+  }
+
+  // Checks the first operation that has not ended: it holds up the others.
+  void check_watched() {
+    forget_ended();
+    if (watched_.empty() || !have_passed(watched_.front().begun)) return;
+    Watched& first = watched_.front();
+    if (!first.since) first.since = Clock::now();
+    const milliseconds longest = limit(options_.time_limit);
+    if (Clock::now() - *first.since <= longest) return;
+    last_ = first.operation;
+    if (peers_.transport)
+      fail(0, text("not all processes came to it within ", longest.count(), " ms, or they do not agree on it"));
+    fail(0, text("it has not ended within ", longest.count(), " ms (CommunicatorOptions::time_limit)", advice()));
+  }
+
+  ncclResult_t state_of(std::size_t rank) const {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl().ncclCommGetAsyncError(comms_[rank], &state);
+    return asked == ncclSuccess ? state : asked;
+  }
+  std::optional<std::size_t> wrong_rank() const {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank)
+      if (comms_[rank] && is_wrong(state_of(rank))) return rank;
+    return std::nullopt;
+  }
+  bool is_busy() const {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank)
+      if (comms_[rank] && state_of(rank) == ncclInProgress) return true;
+    return false;
+  }
+
+  void mark(const OwnedEvent& event, std::size_t rank, const CollectiveCall& call) const {
+    check(cudaEventRecord(event.get(), stream_of(call.parts[rank].stream).stream.get()), "cudaEventRecord",
+          members_[rank].device);
+  }
+  bool have_passed(const std::vector<OwnedEvent>& events) const {
+    for (std::size_t rank = 0; rank < events.size(); ++rank)
+      if (!has_ended(cudaEventQuery(events[rank].get()), "cudaEventQuery", members_[rank].device)) return false;
+    return true;
+  }
+  bool is_pending() const {  // after a failure nothing is pending
+    return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back().ended);
+  }
+
+  CollectiveError error(std::size_t rank, std::string_view reason) const {
+    std::string where = text("cuda:", members_[rank].device);
+    if (peers_.transport)
+      where += text(" of process ", peers_.process, " on ", peers_.transport->host(int(peers_.process)));
+    return {int(first_rank_ + rank), last_.name, last_.bytes, text(reason, " (on ", where, ')')};
+  }
+
+  // Aborts all ranks, and throws the reason.
+  [[noreturn]] void fail(std::size_t rank, std::string_view reason) {
+    std::string why(reason);
+    if (rank < comms_.size() && comms_[rank]) {
+      if (const ncclResult_t state = state_of(rank); is_wrong(state))
+        why = text(nccl().ncclGetErrorString(state), why.empty() ? "" : ": ", why);
+      if (const char* const last = nccl().ncclGetLastError(comms_[rank]); last && *last)
+        why = text("NCCL says: ", last, "; ", why);
+    }
+    end_with(error(rank, why));
+  }
+
+  [[noreturn]] void end_with(const CollectiveError& failure) {
+    if (peers_.transport) peers_.transport->fail(failure.what());  // first, because aborting the ranks may take a while
+    abort_ranks();
+    throw failure;
+  }
+
+  // One rank's abort may wait for the others', so each runs on a thread. A thread that takes too long is abandoned.
+  void abort_ranks() noexcept {
+    ++failures_;
+    const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
+    try {
+      const auto left = std::make_shared<std::atomic<int>>(0);
+      for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+        if (!comms[rank]) continue;
+        ++*left;
+        std::thread([left, comm = comms[rank], card = members_[rank].card] {
+          static_cast<void>(cudaSetDevice(card));
+          nccl().ncclCommAbort(comm);
+          --*left;
+        }).detach();
+      }
+      wait_until(kAbortLimit, [&] { return *left == 0; });
+    } catch (...) {  // no threads available: the communicators leak
+    }
+  }
+
+  const std::vector<Member> members_;
+  const Peers peers_;
+  const CommunicatorOptions options_;
+  const std::size_t first_rank_, size_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> failures_ = 0;
+  RankedMutex<LockRank::nccl_communicator> mutex_;  // guards the members below
+  ncclUniqueId id_;
+  std::vector<ncclComm_t> comms_;    // empty after a failure
+  std::vector<OwnedMemory> tokens_;  // one per rank, for barriers of several processes
+  std::deque<Watched> watched_;      // in the order of enqueuing
+  std::vector<Watched> unwatched_;   // for reuse
+  Operation last_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
+                                                         const CommunicatorOptions& options) {
+  check_nccl_version();
+  return std::make_unique<NcclCommunicator>(std::move(members), peers, options);
+}
+
+}  // namespace lockstep::gpu

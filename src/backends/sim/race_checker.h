@@ -1,0 +1,69 @@
+// Happens-before over declared accesses, with vector clocks. It runs when work is enqueued: the order of work follows
+// from streams and events alone, so it finds races that timing does not show. The caller guards it with a lock.
+//
+// All threads of the host share one clock: work that one thread has waited for counts as done for all threads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/sim/access_history.h"
+
+namespace lockstep::sim {
+
+class RaceChecker {
+ public:
+  /// Returns the stream's number, counting from 0. The name is used in messages.
+  int add_stream(std::string name);
+
+  /// Adds an operation that is enqueued on a stream. If one of its accesses conflicts with an earlier access that is
+  /// not ordered before it, throws RaceError and adds nothing.
+  void access(int stream, const char* op, std::span<const MemoryAccess> accesses);
+
+  struct RankAccesses {
+    int stream = 0;
+    std::vector<MemoryAccess> accesses;
+    std::vector<std::size_t> senders;  ///< The ranks whose data arrive in this rank's memory.
+  };
+  /// The same for an operation of several streams at once. Each rank's memory is used on its stream. A rank is ordered
+  /// only after the ranks whose data it received: after the earlier work of their streams.
+  void access_together(const char* op, std::span<const RankAccesses> ranks);
+
+  /// The clock of an event recorded on the stream now.
+  const Clock& now(int stream) const noexcept { return streams_[std::size_t(stream)].clock; }
+  /// Orders the stream's future work after `clock`.
+  void order_after(int stream, const Clock& clock);
+  /// The host has seen that all work before `clock` has ended.
+  void host_reached(const Clock& clock);
+
+  struct Unfinished {
+    int stream = 0;
+    std::string message;
+  };
+  /// Removes freed memory. If an access to it is not known to have ended, returns true and fills `unfinished`.
+  bool forget(const char* op, const Region& region, Unfinished& unfinished);
+  /// Checks a write of the host. Throws RaceError if an access to the memory is not known to have ended.
+  void host_writes(const Region& region) const;
+  /// The accesses to this memory before `clock` have ended. This says nothing about other memory.
+  void forget_before(const Clock& clock, const Region& region) { history_.forget_before(clock, region); }
+
+  std::size_t history_size() const noexcept { return history_.size(); }
+
+ private:
+  void check(int stream, const char* op, std::span<const MemoryAccess> accesses);
+  void remember(int stream, const char* op, std::span<const MemoryAccess> accesses);
+
+  struct StreamClock {
+    std::string name;
+    Clock clock;
+    std::uint64_t host_version = 0;  // version of the host's clock that was joined last
+  };
+
+  AccessHistory history_;
+  std::vector<StreamClock> streams_;
+  Clock host_;
+  std::uint64_t host_version_ = 0;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,355 @@
+#include "backends/sim/sim_backend.h"
+
+#include <lockstep/core/error.h>
+
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "core/text.h"
+
+namespace lockstep {
+
+using sim::AsyncError;
+using sim::FaultKind;
+using sim::SimStream;
+
+namespace {
+
+const SimulationOptions& checked(const SimulationOptions& options) {
+  if (options.count < 1 || options.count > 64)
+    throw InvalidArgument(text("[sim] expected a count from 1 to 64, got ", options.count));
+  if (options.max_delay_us < 0)
+    throw InvalidArgument(text("[sim] expected max_delay_us of at least 0, got ", options.max_delay_us));
+  return options;
+}
+
+// How long a waiting thread polls before it sleeps. Streams that cooperate wait often, mostly for less than one or two
+// matrix products, and waking up takes long. But if devices share cores, polling takes the core from another device.
+std::chrono::microseconds time_awake(int devices) {
+  const bool a_core_each = unsigned(devices) <= std::thread::hardware_concurrency();
+  return std::chrono::microseconds(a_core_each ? 4000 : 0);
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options) {
+  return std::make_shared<SimBackend>(options);
+}
+
+SimBackend::SimBackend(const SimulationOptions& options)
+    : options_(checked(options)),
+      awake_(time_awake(options.count)),
+      memory_(options.count, options.memory_bytes),
+      faults_(options.count),
+      losses_(std::size_t(options.count)) {}
+
+SimBackend::~SimBackend() { drain(); }
+
+bool SimBackend::is_lost(int device) noexcept {
+  const std::scoped_lock lock(mutex_);
+  return faults_.is_lost(device);
+}
+
+DeviceProperties SimBackend::properties(int) const {
+  return {"Simulated GPU", options_.memory_bytes,
+          "set SimulationOptions::memory_bytes, or LOCKSTEP_DEVICES=sim:N,8GiB, for more"};
+}
+
+// Memory.
+
+void* SimBackend::allocate(int device, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  if (!faults_.is_lost(device)) return memory_.allocate(device, bytes);
+  lock.unlock();
+  refuse_allocation(device);
+}
+
+// Throws the loss, and clears it, so that the host does not get it twice.
+void SimBackend::refuse_allocation(int device) {
+  let_all_through();
+  const std::scoped_lock lock(mutex_);
+  if (const auto& loss = losses_[std::size_t(device)]) loss->clear();
+  throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
+}
+
+void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
+  if (memory == nullptr) return;
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!memory_.disown(device, memory)) {
+      std::fprintf(stderr, "[sim] 'deallocate' of %p, which is no allocation of cuda:%d: ignored\n", memory, device);
+      return;
+    }
+    moments = everything();
+  }
+  // Like cudaFree, this orders the host only after its own device. It also waits for the other devices, so that a
+  // program that relied on more does not touch freed memory for real: such a program gets the RaceError below instead.
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Moment& moment : moments)
+      if (moment.stream->device == device) races_.host_reached(moment.clock);
+    forget("deallocate", memory, bytes);
+  }
+  sim::SimMemory::release(memory);
+}
+
+// Call it with the lock held. Work that may still use the freed memory is a race.
+void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcept {
+  sim::RaceChecker::Unfinished unfinished;
+  if (options_.check_races && races_.forget(op, {memory, bytes, 1, 0}, unfinished))
+    fail(*streams_[std::size_t(unfinished.stream)], op,
+         std::make_exception_ptr(RaceError(std::move(unfinished.message))));
+}
+
+void* SimBackend::allocate_pinned(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  return memory_.allocate_pinned(bytes);
+}
+
+// This orders the host after nothing. It waits for all work, so that a program that relied on more does not touch freed
+// memory for real: such a program gets the RaceError instead.
+void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!memory_.disown(sim::kHost, memory)) {
+      std::fprintf(stderr, "[sim] 'deallocate_pinned' of %p, which is no page-locked memory: ignored\n", memory);
+      return;
+    }
+    moments = everything();
+  }
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  {
+    const std::scoped_lock lock(mutex_);
+    forget("deallocate_pinned", memory, bytes);
+  }
+  sim::SimMemory::release(memory);
+}
+
+void SimBackend::host_writes(const void* memory, std::size_t bytes) {
+  if (!options_.check_races) return;
+  const std::scoped_lock lock(mutex_);
+  races_.host_writes({memory, bytes, 1, 0});
+}
+
+bool SimBackend::admits(int device, std::size_t) {
+  std::unique_lock lock(mutex_);
+  const sim::Faults::Verdict verdict = faults_.next(FaultKind::allocation, device);
+  lock.unlock();
+  if (verdict == sim::Faults::Verdict::lost) refuse_allocation(device);
+  return verdict == sim::Faults::Verdict::works;
+}
+
+void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) noexcept {
+  if (memory == nullptr || bytes == 0) return;
+  const EnqueueMark mark = EnqueueMark::begin();
+  SimStream& stream = stream_of(handle);
+  std::exception_ptr error;
+  try {
+    if (graphs_.keep(handle, [=, this] { discard(handle, memory, bytes); })) return;
+    const std::scoped_lock lock(mutex_);
+    const MemoryAccess access = {{memory, bytes, 1, 0}, AccessKind::write};
+    declare(stream, "discard", {&access, 1});
+    if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}, nullptr, mark});
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) return;
+  const std::scoped_lock lock(mutex_);
+  fail(stream, "discard", std::move(error));
+}
+
+// Streams and events.
+
+void* SimBackend::create_stream(int device, int id, StreamPriority) {
+  const std::scoped_lock lock(mutex_);
+  const SimStream::Timing timing = {options_.seed, options_.max_delay_us, awake_};
+  streams_.push_back(std::make_unique<SimStream>(device, id, int(streams_.size()), timing));
+  races_.add_stream(streams_.back()->name);
+  return streams_.back().get();
+}
+
+bool SimBackend::query_stream(StreamHandle handle) {
+  graphs_.refuse("a question whether work has ended", handle);
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = now(stream_of(handle));
+  }
+  if (!moment.stream->has_ended(moment.ticket)) return false;
+  reach(moment);
+  return true;
+}
+
+void SimBackend::synchronize_stream(StreamHandle handle) {
+  graphs_.refuse("a wait of the host", handle);
+  SimStream& stream = stream_of(handle);
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    faults_.next(FaultKind::host_wait, stream.device);
+    moment = now(stream);
+  }
+  reach(moment);
+}
+
+EventHandle SimBackend::create_event(int) { return new Moment; }
+
+void SimBackend::destroy_event(EventHandle event) noexcept {
+  graphs_.forget(event);
+  delete &moment_of(event);
+}
+
+void SimBackend::record(EventHandle event, StreamHandle handle) {
+  if (graphs_.keep_record(event, handle)) return;
+  SimStream& stream = stream_of(handle);
+  const std::scoped_lock lock(mutex_);
+  Moment& moment = moment_of(event);
+  if (faults_.next(FaultKind::record, stream.device) != sim::Faults::Verdict::works) {
+    moment.stream = nullptr;
+    return;
+  }
+  moment.stream = &stream;
+  moment.ticket = stream.last_ticket();
+  if (options_.check_races) moment.clock = races_.now(stream.index);
+}
+
+void SimBackend::wait(StreamHandle handle, EventHandle event) {
+  if (graphs_.keep_wait(handle, event)) return;
+  SimStream& stream = stream_of(handle);
+  const std::scoped_lock lock(mutex_);
+  const Moment& moment = moment_of(event);
+  const bool dropped = faults_.next(FaultKind::wait, stream.device) != sim::Faults::Verdict::works;
+  if (dropped || moment.stream == nullptr || moment.stream == &stream) return;
+  if (options_.check_races) races_.order_after(stream.index, moment.clock);
+  stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
+}
+
+// Does not report errors: query_event() is called by threads that could not handle them.
+bool SimBackend::query_event(EventHandle event) {
+  graphs_.refuse("a question whether work has ended", event);
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = moment_of(event);
+  }
+  if (moment.stream == nullptr) return true;
+  if (!moment.stream->has_ended(moment.ticket)) return false;
+  wait_for(moment);
+  return true;
+}
+
+// Does not advance the host's clock: otherwise an allocation that happened to find an event completed would hide a
+// forgotten wait for other work of that stream.
+bool SimBackend::query_use(EventHandle event, void* memory, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const Moment& moment = moment_of(event);
+  if (moment.stream == nullptr) return true;
+  if (!moment.stream->has_ended(moment.ticket)) return false;
+  if (options_.check_races) races_.forget_before(moment.clock, {memory, bytes, 1, 0});
+  return true;
+}
+
+void SimBackend::synchronize_event(EventHandle event) {
+  graphs_.refuse("a wait of the host", event);
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = moment_of(event);
+    if (moment.stream == nullptr) return;
+    faults_.next(FaultKind::host_wait, moment.stream->device);
+  }
+  reach(moment);
+}
+
+// Functions beyond the Backend interface.
+
+void SimBackend::inject(FaultKind kind, const Fault& fault) {
+  const std::scoped_lock lock(mutex_);
+  faults_.inject(kind, fault);
+}
+
+void SimBackend::clear_faults() {
+  const std::scoped_lock lock(mutex_);
+  faults_.clear();
+}
+
+OperationCounts SimBackend::counts(int device) const {
+  if (device < 0 || device >= options_.count)
+    throw InvalidArgument(text("[sim] expected a device from 0 to ", options_.count - 1, ", got device ", device));
+  const std::scoped_lock lock(mutex_);
+  return faults_.counts(device);
+}
+
+std::size_t SimBackend::history_size() const {
+  const std::scoped_lock lock(mutex_);
+  return races_.history_size();
+}
+
+std::vector<std::exception_ptr> SimBackend::drain() {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    moments = everything();
+  }
+  std::vector<std::exception_ptr> errors;
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  for (const Moment& moment : moments) {
+    const std::shared_ptr<AsyncError> error = wait_for(moment);
+    if (!error) continue;
+    error->clear();
+    try {
+      error->raise();
+    } catch (...) {
+      errors.push_back(std::current_exception());
+    }
+  }
+  return errors;
+}
+
+SimBackend::Moment SimBackend::now(SimStream& stream) const {
+  return {&stream, stream.last_ticket(), options_.check_races ? races_.now(stream.index) : sim::Clock()};
+}
+
+std::vector<SimBackend::Moment> SimBackend::everything() const {
+  std::vector<Moment> moments;
+  for (const auto& stream : streams_) moments.push_back(now(*stream));
+  return moments;
+}
+
+// Waits until the work has ended, and advances the host's clock. Returns the error of that work.
+std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
+  moment.stream->wait_until_ended(moment.ticket);
+  std::shared_ptr<AsyncError> error = moment.stream->error_until(moment.ticket);
+  if (options_.check_races) {
+    const std::scoped_lock lock(mutex_);
+    races_.host_reached(moment.clock);
+  }
+  return error;
+}
+
+// As wait_for(), and throws the error.
+void SimBackend::reach(const Moment& moment) {
+  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) tell(*error);
+}
+
+// Lets all work enqueued so far end first: work that depends on the failed work must be skipped, not run after the
+// error is cleared.
+void SimBackend::tell(AsyncError& error) {
+  let_all_through();
+  error.tell();
+}
+
+void SimBackend::let_all_through() {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    moments = everything();
+  }
+  for (const Moment& each : moments) wait_for(each);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// The plan for one description of a convolution: oneDNN's primitives for pieces of the batch, and the layout of the
+// weights. Plans are cached by description. Safe from any thread.
+#pragma once
+
+#include <dnnl.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "cpu/convolution/convolution.h"
+#include "cpu/convolution/pixel_product.h"
+
+namespace lockstep::host {
+
+/// In its scope, this thread's calls of oneDNN use one thread: our own workers divide the work. (Debian's oneDNN uses
+/// OpenMP, whose number of threads is a setting of each calling thread.)
+class OneOpenMpThread {
+ public:
+  OneOpenMpThread() noexcept;
+  ~OneOpenMpThread();
+  OneOpenMpThread(const OneOpenMpThread&) = delete;
+  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
+
+ private:
+  int before_;
+};
+
+/// oneDNN's engine for the CPU.
+const dnnl::engine& cpu_engine();
+
+/// A convolution of some images of the batch.
+struct ConvolutionPiece {
+  dnnl::primitive primitive;
+  dnnl::memory::desc x, weight, bias, y;  ///< In the primitive's layouts; x and y may be gradients.
+  std::size_t scratch_bytes = 0;
+};
+
+/// The shape alone determines `pieces`, so that results do not depend on the number of threads.
+struct ConvolutionPlan {
+  std::int64_t batch = 0, pieces = 1;
+  std::int64_t x_image = 0, y_image = 0;  ///< Elements per image.
+  ConvolutionPiece smaller, larger;       ///< For batch / pieces images, and for one more.
+  dnnl::memory::desc weight;              ///< In the caller's layout: row-major.
+  dnnl::reorder to_weight;                ///< Between the caller's and the primitives' layout, if they differ.
+  bool reorders = false;
+  std::optional<PixelProduct> product;  ///< Replaces the primitives if set.
+
+  std::int64_t first_image(std::int64_t piece) const { return piece * batch / pieces; }
+  const ConvolutionPiece& piece(std::int64_t index) const {
+    return first_image(index + 1) - first_image(index) == batch / pieces ? smaller : larger;
+  }
+
+  ConvolutionParts parts(FusedKind kind) const;
+};
+
+/// Returns null if oneDNN does not support the operation, or would be slow.
+std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op);
+
+}  // namespace lockstep::host

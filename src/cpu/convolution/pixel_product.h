@@ -1,0 +1,37 @@
+// The weight gradient of a convolution with a one-element window: a matrix product over pixels. Safe from any thread.
+//
+// oneDNN's primitives for it (jit_1x1) are not used: up to 3.12 those for AVX2 write beyond the scratchpad that they
+// ask for, if the stride leaves rows behind the last window and the channels are no multiple of 8.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <lockstep/core/shape.h>
+
+#include "runtime/fused_ops/fused.h"
+
+namespace lockstep::host {
+
+class PixelProduct {
+ public:
+  /// For images x [N, C, spatial...] and gradients y [N, K, spatial...], both float32 and channels-last.
+  PixelProduct(const Shape& x, const Shape& y, const FusedOp& op);
+
+  /// weight [K, C / groups] = the sum over all pixels of `images` images. `scratch`: scratch_elements().
+  void run(std::int64_t images, const float* x, const float* y, float* weight, float* scratch) const;
+  std::int64_t scratch_elements() const { return gathers_ ? kPixels * channels_ : 0; }
+
+ private:
+  static constexpr std::int64_t kPixels = 384;  // gathered at once: one block of float32 terms of a product
+  using Numbers = std::array<std::int64_t, 3>;  // one per spatial dimension; leading ones that do not exist are 1
+
+  void gather(const float* x, std::int64_t first, std::int64_t count, float* to) const;
+  void multiply(std::int64_t pixels, const float* x, const float* y, float* weight, double beta) const;
+
+  std::int64_t channels_, out_channels_, groups_;
+  Numbers x_ = {1, 1, 1}, y_ = {1, 1, 1}, stride_ = {1, 1, 1}, padding_ = {};
+  bool gathers_;  // false: x has its pixels where y has them
+};
+
+}  // namespace lockstep::host

@@ -1,0 +1,39 @@
+#include "cpu/library_use.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace lockstep::host {
+namespace {
+
+std::atomic<int> uses = 0;  // number of threads
+std::atomic<bool> is_over = false;
+thread_local int depth = 0;  // nested uses on this thread
+thread_local bool ends_process = false;
+
+// Destroyed after objects that were made later, such as the program's static ones, and before the libraries.
+struct End {
+  ~End() {
+    ends_process = true;
+    is_over = true;
+    const int own = depth > 0 ? 1 : 0;  // a kernel that calls exit()
+    while (uses != own) std::this_thread::yield();
+  }
+} at_end;
+
+}  // namespace
+
+LibraryUse::LibraryUse() noexcept {
+  if (depth++ > 0 || ends_process) return;
+  ++uses;
+  if (!is_over) return;
+  --uses;
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+LibraryUse::~LibraryUse() {
+  if (--depth == 0 && !ends_process) --uses;
+}
+
+}  // namespace lockstep::host

@@ -1,0 +1,63 @@
+// One process's part of a collective of several processes, on host-readable memory: moves bytes between processes, and
+// sums in rank order, so that sums have the bits of one process with all the devices.
+//
+// Each process sums one slice of the elements: it receives all ranks' parts of the slice, adds them in rank order, and
+// sends the sum to the others. All processes send and add at once, and the latency of a sum is two messages, whatever
+// the number of processes. With P processes of D ranks each, a process sends (D + 1) (P - 1) / P of the bytes. (With D
+// = 1 that is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
+// every slice in another order.) Small data go to every process, and each sums all of it: a latency of one message.
+// docs/many-hosts.md has the costs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "cpu/reduce_ranks.h"
+#include "distributed/transport.h"
+
+namespace lockstep::host {
+
+class ProcessCollective {
+ public:
+  /// The communicator's operation number `sequence`. Copies the call's arrays.
+  ProcessCollective(const CollectiveCall& call, const Peers& peers, std::size_t sequence);
+
+  /// Runs the whole operation, waiting for the other processes. Throws CollectiveError.
+  void run();
+  /// Ends it, and all other common operations, on all processes.
+  void fail(const std::string& reason) noexcept { transport_->fail(reason); }
+
+ private:
+  struct Span {  // of elements of each rank's memory
+    std::size_t first = 0, count = 0;
+  };
+  class Sums;
+
+  void all_reduce();
+  void reduce();
+  void reduce_scatter();
+  void pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count);
+  void exchange();
+
+  bool is_here(std::size_t rank) const { return rank >= first_rank_ && rank - first_rank_ < sends_.size(); }
+  std::size_t process_of(std::size_t rank) const;
+  PendingMessage send(std::size_t to, const void* data, std::size_t bytes) const;
+  PendingMessage receive(std::size_t from, void* data, std::size_t bytes) const;
+  std::vector<void*> all_targets(std::size_t offset) const;
+
+  const CollectiveKind kind_;
+  const char* const name_;
+  const DType dtype_;
+  const ReduceOp op_;
+  const std::size_t count_, first_rank_, root_;
+  const std::vector<std::size_t> counts_, devices_;
+  const std::vector<Transfer> transfers_;
+  std::vector<const void*> sends_;
+  std::vector<void*> receives_;
+  const std::shared_ptr<Transport> transport_;
+  const int channel_;
+  const std::size_t process_, processes_;
+};
+
+}  // namespace lockstep::host

@@ -1,0 +1,147 @@
+#include "cpu/products/bfloat16_product.h"
+
+#include <dnnl.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include <lockstep/core/instruction_set.h>
+
+#include "core/ranked_mutex.h"
+#include "cpu/convolution/convolution_plan.h"
+#include "cpu/parallel.h"
+
+namespace lockstep::host {
+namespace {
+
+using MatrixDesc = dnnl::memory::desc;
+using DnnlType = dnnl::memory::data_type;
+
+constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
+constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // enough multiplications for several pieces
+constexpr std::size_t kMostProductPlans = 512;
+
+bool processor_has_bfloat16() {
+#ifdef __x86_64__
+  static const bool has = instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
+struct ProductPiece {
+  dnnl::matmul primitive;
+  MatrixDesc a, b, c, bias, scratch;
+};
+
+// The shape alone determines how the longer side is divided: bits do not depend on the number of threads.
+struct ProductPlan {
+  bool by_rows = true;
+  std::int64_t size = 0, count = 1;  // of a piece; the last one may be smaller
+  ProductPiece piece, last;
+
+  const ProductPiece& at(std::int64_t index) const { return index == count - 1 ? last : piece; }
+};
+
+ProductPiece make_product_piece(const Matmul& p, std::int64_t m, std::int64_t n) {
+  using Dims = dnnl::memory::dims;
+  ProductPiece piece;
+  piece.a = MatrixDesc({m, p.k}, DnnlType::bf16, p.transpose_a ? Dims{1, p.lda} : Dims{p.lda, 1});
+  piece.b = MatrixDesc({p.k, n}, DnnlType::bf16, p.transpose_b ? Dims{1, p.ldb} : Dims{p.ldb, 1});
+  piece.c = MatrixDesc({m, n}, DnnlType::bf16, Dims{p.ldc, 1});
+  if (p.bias) piece.bias = MatrixDesc({1, n}, DnnlType::bf16, Dims{n, 1});
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.beta != 0) {
+    dnnl::post_ops after;
+    after.append_sum(float(p.beta));
+    attributes.set_post_ops(after);
+  }
+  const auto wanted = p.bias ? dnnl::matmul::desc(piece.a, piece.b, piece.bias, piece.c)
+                             : dnnl::matmul::desc(piece.a, piece.b, piece.c);
+  const dnnl::matmul::primitive_desc found(wanted, attributes, cpu_engine());
+  piece.scratch = found.scratchpad_desc();
+  piece.primitive = dnnl::matmul(found);
+  return piece;
+}
+
+std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
+  try {
+    auto plan = std::make_shared<ProductPlan>();
+    plan->by_rows = p.m >= p.n;
+    const std::int64_t side = plan->by_rows ? p.m : p.n;
+    plan->size = p.m * p.n * p.k < kDivided ? side : std::clamp<std::int64_t>((side / 4 + 31) / 32 * 32, 64, 512);
+    plan->count = (side + plan->size - 1) / plan->size;
+    const std::int64_t rest = side - (plan->count - 1) * plan->size;
+    const auto make = [&](std::int64_t size) {
+      return make_product_piece(p, plan->by_rows ? size : p.m, plan->by_rows ? p.n : size);
+    };
+    plan->last = make(rest);
+    plan->piece = rest == plan->size ? plan->last : make(plan->size);
+    return plan;
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
+  using Key = std::array<std::int64_t, 9>;
+  static RankedMutex<LockRank::host_library> mutex;
+  static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // never destroyed
+  const std::pair<Key, double> key = {
+      {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transpose_a, p.transpose_b, p.bias != nullptr}, p.beta};
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto found = plans.find(key); found != plans.end()) return found->second;
+  }
+  auto plan = make_product_plan(p);  // unlocked, because it takes long
+  const std::scoped_lock lock(mutex);
+  if (plans.size() >= kMostProductPlans) plans.clear();
+  return plans.try_emplace(key, std::move(plan)).first->second;
+}
+
+void run_bfloat16_piece(const Matmul& p, const ProductPlan& plan, std::int64_t item, std::int64_t index,
+                        ScratchOf scratch_of) {
+  const OneOpenMpThread one;
+  const ProductPiece& piece = plan.at(index);
+  const std::int64_t row = plan.by_rows ? index * plan.size : 0, column = plan.by_rows ? 0 : index * plan.size;
+  const auto memory = [](const MatrixDesc& desc, const void* data, std::int64_t at) {
+    return dnnl::memory(desc, cpu_engine(), static_cast<BFloat16*>(const_cast<void*>(data)) + at);
+  };
+  const auto scratch = scratch_of(piece.scratch.get_size());
+  std::unordered_map<int, dnnl::memory> arguments = {
+      {DNNL_ARG_SRC, memory(piece.a, p.a, item * p.stride_a + row * (p.transpose_a ? 1 : p.lda))},
+      {DNNL_ARG_WEIGHTS, memory(piece.b, p.b, item * p.stride_b + column * (p.transpose_b ? p.ldb : 1))},
+      {DNNL_ARG_DST, memory(piece.c, p.c, item * p.stride_c + row * p.ldc + column)},
+      {DNNL_ARG_SCRATCHPAD, dnnl::memory(piece.scratch, cpu_engine(), scratch.get())}};
+  if (p.bias) arguments.emplace(DNNL_ARG_BIAS, memory(piece.bias, p.bias, column));
+  thread_local dnnl::stream stream(cpu_engine());
+  piece.primitive.execute(stream, arguments);
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte[]> scratch_on_heap(std::size_t bytes) {
+  return std::make_shared_for_overwrite<std::byte[]>(bytes);
+}
+
+bool bfloat16_product(const KernelContext& context, const Matmul& p, ScratchOf scratch_of) {
+  const std::int64_t multiplications = p.m * p.n * p.k;
+  if (!processor_has_bfloat16() || multiplications < kLeastMultiplications || p.alpha != 1 ||
+      p.activation != Activation::none)
+    return false;
+  const auto plan = product_plan(p);
+  if (!plan) return false;
+  const std::int64_t grain = std::max<std::int64_t>(1, kDivided / 4 / (multiplications / plan->count + 1));
+  parallel_for(context, p.batch * plan->count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      run_bfloat16_piece(p, *plan, i / plan->count, i % plan->count, scratch_of);
+  });
+  return true;
+}
+
+}  // namespace lockstep::host

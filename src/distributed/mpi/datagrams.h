@@ -1,0 +1,51 @@
+// Short messages between processes by UDP, beside MPI: Open MPI 4.1 over TCP ends a process that meets a peer which has
+// died on another host. Datagrams may be lost or blocked; then MPI carries the messages. Only the MPI thread uses this
+// class.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distributed/mpi/facts.h"
+
+namespace lockstep::mpi {
+
+class Datagrams {
+ public:
+  Datagrams();
+  ~Datagrams();
+  Datagrams(const Datagrams&) = delete;
+  Datagrams& operator=(const Datagrams&) = delete;
+
+  /// The fact that tells other processes this one's address: kDatagrams.
+  std::string address() const;
+  void connect(const std::vector<Facts>& by_rank, int rank);
+
+  /// Sends at most kMostBytes: to every possible address of the host of `to` until its address is known.
+  static constexpr std::size_t kMostBytes = 1024;
+  void send(int to, const void* data, std::size_t bytes) noexcept;
+  /// Returns the sender of the next received datagram of exactly `bytes` bytes; nullopt if there is none.
+  std::optional<int> receive(void* data, std::size_t bytes) noexcept;
+
+ private:
+  struct Header {  // identifies the job and the receiver
+    std::uint64_t job = 0;
+    std::int32_t from = 0, to = 0;
+  };
+  struct Datagram {
+    Header header;
+    char data[kMostBytes];
+  };
+
+  int socket_ = -1;
+  std::uint64_t secret_ = 0;
+  Header own_;
+  std::vector<std::vector<sockaddr_in>> addresses_;  // by rank
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,124 @@
+#include "distributed/mpi/handover.h"
+
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace lockstep::mpi {
+namespace {
+
+constexpr std::chrono::microseconds kSpin(20);  // about the cost of sleeping and waking up
+constexpr std::chrono::seconds kLongestEnd(2);  // far longer than the MPI thread needs to report a failure
+
+}  // namespace
+
+bool Handover::order(const std::shared_ptr<Transfer>& transfer) {
+  const std::scoped_lock lock(mutex_);
+  if (failure_ || ended_) return false;
+  orders_.transfers.push_back(transfer);
+  has_orders_ = true;
+  to_do_.notify_one();
+  return true;
+}
+
+bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
+  for (const auto spun = Clock::now() + kSpin; Clock::now() < spun; std::this_thread::yield())
+    if (transfer.is_done) return true;
+  std::unique_lock lock(mutex_);
+  const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
+  if (++waiting_ == 1) {  // the MPI thread may be in a longer sleep than waiting callers allow
+    has_orders_ = true;
+    to_do_.notify_one();
+  }
+  changed_.wait_until(lock, end, [&] { return transfer.is_done || failure_ || ended_; });
+  --waiting_;
+  waits_.erase(wait);
+  return transfer.is_done;
+}
+
+void Handover::fail(Failure failure) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!orders_.fail) orders_.fail = failure;
+  wait_for_failure(lock, failure);
+}
+
+void Handover::fail(Overdue overdue) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!orders_.overdue) orders_.overdue = overdue;
+  wait_for_failure(lock, {overdue.process, "MPI hangs"});
+}
+
+void Handover::wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& otherwise) noexcept {
+  if (failure_ || ended_) return;
+  has_orders_ = true;
+  to_do_.notify_one();
+  ++waiting_;
+  changed_.wait_until(lock, Clock::now() + kLongestEnd, [&] { return failure_ || ended_; });
+  --waiting_;
+  if (!failure_ && !ended_) failure_ = otherwise;
+  changed_.notify_all();
+}
+
+std::optional<int> Handover::waits_for(Clock::time_point since) const {
+  const std::scoped_lock lock(mutex_);  // the list is sorted by age
+  return waits_.empty() || waits_.front().since > since ? std::nullopt : std::optional(waits_.front().peer);
+}
+
+std::optional<Failure> Handover::failure() const {
+  const std::scoped_lock lock(mutex_);
+  return failure_;
+}
+
+void Handover::leave() noexcept {
+  const std::scoped_lock lock(mutex_);
+  orders_.leave = true;
+  has_orders_ = true;
+  to_do_.notify_one();
+}
+
+bool Handover::wait_ended(Clock::time_point end) noexcept {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  changed_.wait_until(lock, end, [&] { return ended_; });
+  --waiting_;
+  return ended_;
+}
+
+void Handover::rest(Clock::duration longest) {
+  if (has_orders_) return;
+  std::unique_lock lock(mutex_);
+  to_do_.wait_until(lock, Clock::now() + longest, [&] { return has_orders_.load(); });
+}
+
+Orders Handover::take() {
+  if (!has_orders_) return {};
+  const std::scoped_lock lock(mutex_);
+  has_orders_ = false;
+  return std::exchange(orders_, {});
+}
+
+void Handover::done(Transfer& transfer) noexcept {
+  transfer.is_done = true;
+  if (waiting_ > 0) wake_callers();
+}
+
+void Handover::failed(Failure failure) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_) failure_ = std::move(failure);
+  orders_.transfers.clear();
+  changed_.notify_all();
+}
+
+void Handover::ended() noexcept {
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+// Locks once: a caller that saw is_done == false under the lock is asleep by then, and hears the notification.
+void Handover::wake_callers() noexcept {
+  { const std::scoped_lock lock(mutex_); }
+  changed_.notify_all();
+}
+
+}  // namespace lockstep::mpi

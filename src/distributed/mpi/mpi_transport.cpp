@@ -1,0 +1,124 @@
+#include "distributed/mpi/mpi_transport.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep::mpi {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks(100);
+
+[[noreturn]] void throw_ended(const Job& job, const Transfer& transfer, const char* what) {
+  const std::optional<Failure> failure = job.handover.failure();
+  const std::string operation = *what ? what : transfer.way == Transfer::Way::send ? "send" : "receive";
+  if (!failure) throw CollectiveError(job.members.rank, operation, transfer.bytes, "this process has left the job");
+  throw CollectiveError(failure->process, operation, transfer.bytes,
+                        text(failure->reason, "; ", job.members.me(), " waited for ", job.members.name(transfer.peer),
+                             " in ", operation));
+}
+
+std::atomic<bool> job_failed = false;
+
+// By then the program has told why the job failed: as a rule it does so where the World is gone.
+void at_exit() {
+  if (job_failed) Termination::let_others_tell();
+}
+
+class MpiMessage final : public Message {
+ public:
+  MpiMessage(std::shared_ptr<Job> job, std::shared_ptr<Transfer> transfer)
+      : job_(std::move(job)), transfer_(std::move(transfer)) {}
+  ~MpiMessage() override {
+    if (!transfer_->is_done) job_->handover.fail(Failure{job_->members.rank, given_up()});
+  }
+
+  void wait(const char* what) override {
+    if (job_->handover.wait_done(*transfer_, Clock::now() + job_->limit)) return;
+    job_->handover.fail(Overdue{transfer_->peer, what});
+    throw_ended(*job_, *transfer_, what);
+  }
+
+ private:
+  std::string given_up() const {
+    const char* const way = transfer_->way == Transfer::Way::send ? " a message to " : " a message from ";
+    return text(job_->members.me(), " gave up", way, job_->members.name(transfer_->peer));
+  }
+
+  const std::shared_ptr<Job> job_;
+  const std::shared_ptr<Transfer> transfer_;
+};
+
+}  // namespace
+
+MpiTransport::MpiTransport(std::shared_ptr<Job> job, std::thread thread)
+    : job_(std::move(job)), thread_(std::move(thread)), process_id_(::getpid()) {
+  static const bool registered = std::atexit(at_exit) == 0;
+  static_cast<void>(registered);
+}
+
+MpiTransport::~MpiTransport() {
+  leave();
+  if (::getpid() == process_id_ && !job_->handover.failure())  // else it may stay in MPI for ever
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+PendingMessage MpiTransport::send(int to, int channel, const void* data, std::size_t bytes) {
+  return start(Transfer::Way::send, to, channel, const_cast<void*>(data), bytes);  // which MPI only reads
+}
+PendingMessage MpiTransport::receive(int from, int channel, void* data, std::size_t bytes) {
+  return start(Transfer::Way::receive, from, channel, data, bytes);
+}
+
+PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, void* data, std::size_t bytes) {
+  const auto transfer = std::make_shared<Transfer>(way, peer, channel, data, bytes);
+  if (!job_->handover.order(transfer)) throw_ended(*job_, *transfer, "");
+  return std::make_unique<MpiMessage>(job_, transfer);
+}
+
+void MpiTransport::fail(const std::string& reason) noexcept {
+  job_->handover.fail(Failure{rank(), text(job_->members.me(), ": ", reason)});
+}
+
+std::optional<std::string> MpiTransport::failure() const {
+  if (const std::optional<Failure> failure = job_->handover.failure()) return failure->reason;
+  return std::nullopt;
+}
+
+void MpiTransport::leave() noexcept {
+  if (::getpid() != process_id_ || left_.exchange(true)) return;
+  Handover& handover = job_->handover;
+  if (std::uncaught_exceptions() > 0) handover.fail(Failure{rank(), job_->members.me() + " was ended by an exception"});
+  const bool had_failed = handover.failure().has_value();
+  if (had_failed) job_failed = true;
+  handover.leave();
+  while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
+    // MPI hangs, and the launcher is about to kill: who waits here has not told yet why the job ends.
+    if (had_failed && Termination::is_asked())
+      Termination::end(text(job_->members.me(), " ends: ", handover.failure()->reason));
+    if (handover.last_seen() + job_->limit > Clock::now()) continue;
+    const auto failure = handover.failure();
+    std::fprintf(stderr, "[leave] %s ends without MPI, which did nothing for %lld ms%s%s\n", job_->members.me().c_str(),
+                 static_cast<long long>(job_->limit.count()), failure ? ": " : "",
+                 failure ? failure->reason.c_str() : "");
+    std::fflush(nullptr);
+    Termination::let_others_tell();
+    std::_Exit(EXIT_FAILURE);
+  }
+  if (const auto failure = handover.failure(); failure && !had_failed) {
+    const std::string me = failure->process == rank() ? "others waited for it" : job_->members.me() + " left the job, too";
+    std::fprintf(stderr, "[leave] %s; %s\n", failure->reason.c_str(), me.c_str());
+  }
+}
+
+}  // namespace lockstep::mpi

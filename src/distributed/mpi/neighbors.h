@@ -1,0 +1,27 @@
+// The other processes of a job on this host: the operating system reports their ends.
+#pragma once
+
+#include <poll.h>
+
+#include <vector>
+
+#include "distributed/mpi/facts.h"
+
+namespace lockstep::mpi {
+
+class Neighbors {
+ public:
+  Neighbors(const std::vector<Facts>& by_rank, int rank);
+  ~Neighbors();
+  Neighbors(const Neighbors&) = delete;
+  Neighbors& operator=(const Neighbors&) = delete;
+
+  /// Returns the processes that have ended since the last call.
+  std::vector<int> ended();
+
+ private:
+  std::vector<pollfd> watched_;
+  std::vector<int> ranks_;  // parallel to watched_
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,101 @@
+// Control notes between the processes of a job: signs of life, leaving, failures. Only the MPI thread uses this class.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distributed/mpi/datagrams.h"
+#include "distributed/mpi/handover.h"
+#include "distributed/mpi/members.h"
+#include "distributed/mpi/transfers.h"
+
+namespace lockstep::mpi {
+
+class Peers {
+ public:
+  Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
+
+  /// Receives notes, answers them, and periodically sends a sign of life, with the peer that this process has waited
+  /// for. Returns a failure that a peer reported, or a peer that was silent for the time limit.
+  std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
+
+  /// Asks all peers for an answer. If datagrams reach all of them, MPI is not used from here on, because it may meet a
+  /// peer that has died.
+  void ask();
+  /// The same, without MPI even if datagrams do not reach all peers.
+  void ask_without_mpi();
+  void go_on_with_mpi() noexcept { mpi_is_gone_ = leaves_mpi_alone_ = false; }
+  bool leaves_mpi_alone() const noexcept { return leaves_mpi_alone_; }
+  /// Returns the peers that have not left and have not answered the last question.
+  std::vector<int> silent() const;
+
+  /// Follows the chain of waits from `peer`: returns the first process in it that waits for nobody.
+  int to_blame_for(int peer) const;
+
+  void say_left(const Transfers& transfers);
+  bool have_all_left() const;
+  bool has_left(int peer) const { return peers_.at(std::size_t(peer)).left; }
+  /// The message counts that a peer sent when it left.
+  const Counts& last_counts(int peer) const { return peers_.at(std::size_t(peer)).last_counts; }
+
+  /// Returns when MPI has sent it, or after a short time.
+  void say_failed(const Failure& failure);
+  /// Cancels the pending receive; call it before MPI_Finalize.
+  void close();
+
+ private:
+  enum class Kind : int { hello, sign_of_life, question, answer, left, failed };
+  struct Note {
+    Kind kind = Kind::hello;
+    int number = 0;                // the number of a question or answer; the process to blame
+    bool hears_datagrams = false;  // the sender has received datagrams from the receiver
+    Counts counts = {};            // in `left`: the messages exchanged with the receiver
+    std::array<char, 488> reason = {};
+  };
+  static constexpr int kNobody = -1;
+  struct Peer {
+    Clock::time_point heard;
+    bool left = false;
+    Counts last_counts;
+    int answered = 0;  // the number of the last question answered
+    int waits_for = kNobody;
+    bool is_heard = false, hears = false;  // datagrams arrive here from it, and there from this process
+    bool sign_is_on_its_way = false;       // over MPI
+  };
+  struct Sent {
+    int to;
+    Note note;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void receive_next();
+  void take(int from, const Note& note, Clock::time_point now);
+  void receive_datagrams(Clock::time_point now);
+  void receive_by_mpi(Clock::time_point now);
+  void send(int to, Note note);
+  void send_by_mpi(int to, const Note& note);
+  void send_sign(int to, int waits_for);
+  void end_sent();
+
+  const MPI_Comm communicator_;
+  Datagrams& datagrams_;
+  const Members& members_;
+  const std::chrono::milliseconds limit_;
+  std::vector<Peer> peers_;
+  std::vector<int> others_;
+  int question_ = 0;
+  bool leaves_mpi_alone_ = false, mpi_is_gone_ = false;
+  std::list<Sent> sent_;  // MPI reads their memory
+  Note incoming_;
+  MPI_Request receiving_ = MPI_REQUEST_NULL;
+  Clock::time_point next_sign_;
+  std::optional<Failure> failure_;
+};
+
+}  // namespace lockstep::mpi

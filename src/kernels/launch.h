@@ -1,0 +1,41 @@
+// Enqueues a kernel over tensors on the current stream of their device, and declares the memory that it reads and
+// writes.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include <lockstep/kernels/forms.h>
+
+#include "kernels/geometry.h"
+
+namespace lockstep {
+
+/// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
+inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
+  Storage& storage = *tensor.storage;
+  use_in_capture(storage);
+  if (storage.stream_id != stream.id && storage.allocation.block)
+    storage.device->allocator.record_stream(storage.allocation.block, stream);
+}
+inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(stream, *tensor.impl()); }
+
+/// Throws InvalidArgument if the device needs a kernel's form for GPUs and it is missing, as for a kernel from outside
+/// the library.
+void check_forms(const char* op, const DeviceState& device, bool has_device_form);
+
+/// Enqueues a kernel over tensors of one device. The kernel must hold its arguments by value: it may run later.
+void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
+                   std::span<const Tensor* const> read, KernelRef kernel);
+template <class Kernel>
+void launch(const char* name, double flops, std::span<const Tensor* const> written, std::span<const Tensor* const> read,
+            const Kernel& kernel) {
+  launch_kernel(name, flops, written, read, in_all_forms(kernel));
+}
+template <class Kernel>
+void launch(const char* name, double flops, const Tensor& written, std::span<const Tensor* const> read,
+            const Kernel& kernel) {
+  launch(name, flops, std::array{&written}, read, kernel);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+// Reductions of many tensors in one launch: one double for each tensor. The order of combination depends on the
+// tensor's number of elements alone: not on the number of threads, nor on its neighbours in memory.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/core/by_halves.h>
+#include <lockstep/core/float16_rows.h>
+#include <lockstep/kernels/visit.h>
+
+#include "kernels/launch.h"
+
+namespace lockstep {
+
+/// The memory accesses of one launch.
+struct Accesses {
+  StreamHandle stream;
+  std::vector<MemoryAccess> list;
+
+  Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
+  void use(const TensorImpl& tensor) { use_on(stream, tensor); }
+  void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
+};
+
+/// R is a copyable object with load(x) and combine(a, b), on doubles, and identity().
+template <class R, class T>
+struct MultiReduceKernel {
+  static constexpr std::int64_t kPiece = 1 << 14;  // elements that one thread combines
+  static constexpr std::int64_t kBuffer = 512;
+
+  struct Row {
+    const T* from;
+    std::int64_t count;
+    double* to;
+    std::int64_t first;  // the number of its first piece
+    std::int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
+  };
+
+  R reducer;
+  std::shared_ptr<const std::vector<Row>> rows;
+
+  void operator()(const KernelContext& context) const {
+    const std::int64_t pieces = rows->back().first + rows->back().pieces();
+    std::vector<double> partial(static_cast<std::size_t>(pieces));
+    host::vectorized_for(context, pieces, 2, [&](std::int64_t begin, std::int64_t end) {
+      auto row = std::partition_point(rows->begin(), rows->end(),
+                                      [begin](const Row& r) { return r.first + r.pieces() <= begin; });
+      for (std::int64_t p = begin; p < end; ++p) {
+        while (row->first + row->pieces() <= p) ++row;
+        const std::int64_t from = (p - row->first) * kPiece;
+        partial[std::size_t(p)] = piece(row->from + from, std::min(kPiece, row->count - from));
+      }
+    });
+    for (const Row& row : *rows) {
+      double total = reducer.identity();
+      for (std::int64_t p = 0; p < row.pieces(); ++p)
+        total = reducer.combine(total, partial[std::size_t(row.first + p)]);
+      *row.to = total;
+    }
+  }
+
+ private:
+  double piece(const T* from, std::int64_t count) const {
+    double lanes[kLanes];
+    std::fill_n(lanes, kLanes, reducer.identity());
+    if constexpr (kNarrow<T>) {
+      float buffer[kBuffer];
+      for (std::int64_t at = 0; at < count; at += kBuffer) {
+        const std::int64_t n = std::min(kBuffer, count - at);
+        widen(from + at, 1, n, buffer);
+        add(buffer, n, lanes);
+      }
+    } else {
+      add(from, count, lanes);
+    }
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) lanes[l] = reducer.combine(lanes[l], lanes[l + half]);
+    return lanes[0];
+  }
+
+  template <class Wide>
+  void add(const Wide* from, std::int64_t count, double* to) const {
+    double lanes[kLanes];
+    std::copy_n(to, kLanes, lanes);
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes)
+      for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i + l])));
+    for (int l = 0; i < count; ++i, ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i])));
+    std::copy_n(lanes, kLanes, to);
+  }
+};
+
+/// to[indices[i]] = the reduction of tensors[i]. All tensors are on to's device, contiguous, of dtype T; `to` is
+/// contiguous float64.
+template <class T, class R>
+void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std::span<const TensorImpl* const> tensors,
+                  std::span<const std::size_t> indices) {
+  using Kernel = MultiReduceKernel<R, T>;
+  if (tensors.empty()) return;
+  DeviceState& device = *to.storage->device;
+  Accesses accesses(device, 2 * tensors.size());
+  accesses.use(to);
+  auto rows = std::make_shared<std::vector<typename Kernel::Row>>();
+  std::int64_t pieces = 0, elements = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorImpl& from = *tensors[i];
+    double* const result = reinterpret_cast<double*>(to.data()) + indices[i];
+    rows->push_back({reinterpret_cast<const T*>(from.data()), from.numel, result, pieces});
+    pieces += rows->back().pieces();
+    elements += from.numel;
+    accesses.use(from);
+    accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::read);
+    accesses.add(result, sizeof *result, AccessKind::write);
+  }
+  const Kernel kernel{reducer, std::move(rows)};
+  device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, in_all_forms(kernel));
+}
+
+}  // namespace lockstep
