@@ -8,36 +8,36 @@
 BEGIN {
   split("lr=The learning rate.|eps=A small number that keeps a denominator from 0.|weight_decay=The factor of weight decay.|" \
         "momentum=The factor of momentum.|maximize=Climbs instead of descending.|kName=Its name in errors.|" \
-        "check()=Throws InvalidArgument for options out of range.|reduction=Of the losses of all elements: their mean, their sum, or none.|" \
+        "check()=Throws InvalidArgument for options out of range.|reduction=The mean or the sum of the losses of all elements, or none: the losses.|" \
         "tensor=Device and dtype of the parameters.|options=The options.|" \
         "size()=How many there are.|size_t size()=How many there are.|begin()=The first one, for loops.|end()=Past the last one.|" \
         "empty()=Whether there is none.|name()=Its name.|name=Its name.|" \
-        "kernel_size=Of the window, in each spatial dimension.|stride=From one window to the next.|" \
-        "dilation=From one element of a window to the next.|groups=Channels are divided into so many groups that do not mix.|" \
-        "padding=Added on both sides.|padding_mode=What is added on both sides.|output_size=The sizes of the result.|" \
+        "kernel_size=The size of the window, in each spatial dimension.|stride=The distance from one window to the next.|" \
+        "dilation=The distance from one element of a window to the next.|groups=Channels are divided into so many groups that do not mix.|" \
+        "padding=Elements that are added on both sides.|padding_mode=The values that are added on both sides.|output_size=The sizes of the result.|" \
         "keep_dims=Reduced dimensions stay, with size 1.|ceil_mode=A window at the end may reach over it.|" \
-        "num_layers=Layers, one on the other.|nonlinearity=What h goes through.|batch_first=Tensors are [batch, steps, ...].|" \
-        "dropout=The probability of dropout, in training.|bidirectional=Outputs of both directions side by side.|" \
+        "num_layers=The number of layers, one on the other.|nonlinearity=The function that is applied to h.|batch_first=Tensors are [batch, steps, ...].|" \
+        "dropout=The probability of dropout, in training.|bidirectional=Runs in both directions; their outputs are side by side.|" \
         "dim=The dimension it works along.|p=The probability, or the order of the norm.|alpha=The factor alpha of the formula.|" \
         "beta=The factor beta of the formula.|lambda=Half the width of the interval around 0.|" \
         "betas=How slowly the means of gradients and of their squares change.|gamma=The factor of a decay.|" \
         "eta_min=The least rate.|total_iters=Steps until the rate stays.|device=The device.|device()=The device.|" \
         "dtype()=The dtype of the elements.|margin=The margin of the loss.|weight=The weight.|bias=The bias.|" \
-        "step()=Goes on to the next step.|seed=Of the random numbers.|get()=The sample at that index, from 0 to size() - 1.|" \
+        "step()=Goes on to the next step.|seed=The seed of the random numbers.|get()=The sample at that index, from 0 to size() - 1.|" \
         "sample()=Draws values, without a gradient.|log_prob()=The logarithm of the density, or of the probability.|" \
         "entropy()=The entropy.|mean()=The mean.|stddev()=The standard deviation.|probs()=Probabilities.|probs=Probabilities.|" \
-        "logits()=Logarithms of probabilities.|logits=Logarithms of probabilities.|epoch()=Of an epoch: which, from 0.|" \
-        "first_batch()=Where it begins.|batches()=Of a whole epoch.|batch_size()=Rows of a batch.|" \
+        "logits()=Logarithms of probabilities.|logits=Logarithms of probabilities.|epoch()=The number of the epoch, from 0.|" \
+        "first_batch()=The number of the batch where it begins.|batches()=The number of batches of a whole epoch.|batch_size()=The number of rows of a batch.|" \
         "share()=Which rows of each batch are made.|share=Which rows of each batch are made.|dataset()=As it was given.|" \
         "indices()=The indices, in order.|state_dict()=Its state, by name.|load_state_dict()=Takes over what state_dict() gave.|" \
         "load_state()=Goes on from there.|history()=The history so far.|module()=The module.|world()=The processes that take part.|" \
         "next()=The next sample; nothing at the end.|reset()=Begins anew.|operator*()=The one at hand.|" \
         "operator->()=The one at hand.|operator++()=Goes to the next one.|iterator_concept=For std::ranges.|" \
-        "Iterator=For loops.|Sample=What the dataset gives.|title=Above the plot or the page; none if empty.|" \
+        "Iterator=For loops.|Sample=The type of what the dataset gives.|title=Above the plot or the page; none if empty.|" \
         "start_us=Microseconds since the trace began.|end_us=Microseconds since the trace began.|optimizer()=The optimizer.|" \
         "optimizer=The optimizer.|schedule=A schedule of the optimizer.|mode=Which of the forms above.|flush()=Writes what is kept.|" \
-        "print()=Writes it in one line.|pretty_print()=Writes it in one line.|value_type=For std::ranges.|difference_type=For std::ranges.|lr()=The rate of that step.|collate()=One value of the samples of a batch.|Batch=What the samples become.|operator<<()=Prints it.|operator==()=Whether all members are equal.|operator()()=Calls it.|" \
-        "numel()=The number of elements.|world=The processes that take part; alone unless told otherwise.", table, "|")
+        "print()=Writes it in one line.|pretty_print()=Writes it in one line.|value_type=For std::ranges.|difference_type=For std::ranges.|lr()=The rate of that step.|collate()=One value of the samples of a batch.|Batch=The type that samples are collated to.|operator<<()=Prints it.|operator==()=Whether all members are equal.|operator()()=Calls it.|" \
+        "Call=The options of a call, which a module takes in braces.|numel()=The number of elements.|world=The processes that take part; alone unless told otherwise.", table, "|")
   for (i in table) {
     at = index(table[i], "=" substr(table[i], match(table[i], /=[A-Z]/) + 1))
     words[substr(table[i], 1, at - 1)] = substr(table[i], at + 1)

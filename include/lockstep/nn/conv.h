@@ -53,6 +53,7 @@ struct ConvTransposeLayerOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
+/// By libtorch's names.
 using ConvTranspose1dOptions = ConvTransposeLayerOptions;
 using ConvTranspose2dOptions = ConvTransposeLayerOptions;
 using ConvTranspose3dOptions = ConvTransposeLayerOptions;

@@ -121,13 +121,13 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
 };
 
 struct TransformerOptions {
-  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
-  std::int64_t dim_feedforward = 2048;  ///< This and the rest are options of each layer.
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< Layers of each half.
+  std::int64_t dim_feedforward = 2048;                          ///< This and the rest are options of each layer.
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = relu;
-  double layer_norm_eps = 1e-5;
+  std::function<Tensor(const Tensor&)> activation = relu;  ///< As in TransformerLayerOptions.
+  double layer_norm_eps = 1e-5;                            ///< As in TransformerLayerOptions.
   bool batch_first = false;
-  bool norm_first = false;
+  bool norm_first = false;  ///< As in TransformerLayerOptions.
   bool bias = true;
   TensorOptions tensor = {};
 };

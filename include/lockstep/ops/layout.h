@@ -70,6 +70,7 @@ inline Tensor swapdims(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { 
 LOCKSTEP_API Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes);
 /// For a vector, the matrix with the vector on a diagonal; for a matrix, a copy of that diagonal.
 LOCKSTEP_API Tensor diag(const Tensor& x, std::int64_t offset = 0);
+/// The order of the first two dimensions of a grid: by row and column (ij), or by x and y (xy).
 enum class Indexing : std::uint8_t { ij, xy };
 
 }  // namespace lockstep
