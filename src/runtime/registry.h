@@ -1,9 +1,7 @@
 // The devices of this process, in one registry that is never destroyed. The first use chooses the backend of cuda:* by
 // LOCKSTEP_DEVICES (device_choice.h); it can be replaced for a scope.
 //
-// Other per-process state: the default generator of threads (tensor/generator.cpp), the traces being recorded
-// (trace.cpp, trace_environment.cpp), the table of each vendor library (cuda/vendor_tables.cpp), and the limit on
-// oneTBB's threads (host/parallel.cpp, and data/task_queue.cpp for workers).
+// docs/architecture.md lists the other per-process state.
 #pragma once
 
 #include <atomic>
