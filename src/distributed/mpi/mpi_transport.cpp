@@ -116,7 +116,8 @@ void MpiTransport::leave() noexcept {
     std::_Exit(EXIT_FAILURE);
   }
   if (const auto failure = handover.failure(); failure && !had_failed) {
-    const std::string me = failure->process == rank() ? "others waited for it" : job_->members.me() + " left the job, too";
+    const std::string me =
+        failure->process == rank() ? "others waited for it" : job_->members.me() + " left the job, too";
     std::fprintf(stderr, "[leave] %s; %s\n", failure->reason.c_str(), me.c_str());
   }
 }
