@@ -14,8 +14,8 @@
 #include "data/npy_header.h"
 #include "io/crc32.h"
 #include "io/json_scanner.h"
-#include "io/left_out.h"
 #include "io/safetensors_header.h"
+#include "io/skipped_values.h"
 #include "io/tensor_bytes.h"
 #include "io/zip_archive.h"
 #include "io/zip_writer.h"
@@ -119,7 +119,7 @@ Tensor read_npy(ByteSource& source) {
 StateDict read_npz(ByteSource& source, const ReadOptions& options) {
   ZipArchive archive(source);
   StateDict arrays;
-  LeftOut left_out;
+  SkippedValues skipped;
   for (const ZipArchive::Entry& entry : archive.entries()) {
     if (entry.name.ends_with('/')) continue;  // a folder
     archive.check_stored(entry);
@@ -127,7 +127,7 @@ StateDict read_npz(ByteSource& source, const ReadOptions& options) {
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     const auto leave_out = [&](std::string what) {
       if (options.verify) archive.verify(entry);
-      left_out.add(name, std::move(what));
+      skipped.add(name, std::move(what));
     };
     EntrySource part(source, entry);
     if (!is_npy(part)) {
@@ -145,7 +145,7 @@ StateDict read_npz(ByteSource& source, const ReadOptions& options) {
       throw FormatError(source.name(), entry.header, text("expected each array once, got ", shown(name), " again"));
     arrays.add(std::move(name), in_order(array, header).to(options.device));
   }
-  left_out.tell("read_npz", source.name(), options);
+  skipped.report("read_npz", source.name(), options);
   return arrays;
 }
 

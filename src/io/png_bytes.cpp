@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostStored = 0xffff;  // bytes of a stored block
+constexpr std::size_t kMaxStored = 0xffff;  // bytes of a stored block
 
 void append_big_endian(std::string& to, std::uint32_t number) {
   for (int shift = 24; shift >= 0; shift -= 8) to += char(number >> shift);
@@ -32,7 +32,7 @@ std::uint32_t adler32_of(const std::string& bytes) {
 std::string stored(const std::string& bytes) {
   std::string out = "\x78\x01";  // deflate, a window of 32 KiB, no dictionary
   for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t size = std::min(kMostStored, bytes.size() - at);
+    const std::size_t size = std::min(kMaxStored, bytes.size() - at);
     out += char(at + size == bytes.size());
     out.append({char(size), char(size >> 8), char(~size), char(~size >> 8)});
     out.append(bytes, at, size);

@@ -37,33 +37,33 @@ RecordFile::~RecordFile() {
   try {
     flush();
   } catch (const std::exception& error) {
-    std::cerr << text(error.what(), "; the last ", kept_.size(), " bytes of records are lost\n");
+    std::cerr << text(error.what(), "; the last ", buffered_.size(), " bytes of records are lost\n");
   }
   ::close(descriptor_);
 }
 
 void RecordFile::add(std::string_view record) {
   const auto length = std::uint64_t(record.size());
-  append_number(kept_, length);
-  append_number(kept_, masked_crc32c(crc32c_of(&length, sizeof length)));
-  kept_ += record;
-  append_number(kept_, masked_crc32c(crc32c_of(record.data(), record.size())));
-  if (kept_.size() > kMostKept) flush();
+  append_number(buffered_, length);
+  append_number(buffered_, masked_crc32c(crc32c_of(&length, sizeof length)));
+  buffered_ += record;
+  append_number(buffered_, masked_crc32c(crc32c_of(record.data(), record.size())));
+  if (buffered_.size() > kMaxBuffered) flush();
 }
 
 void RecordFile::flush() {
   std::size_t written = 0;
-  while (written < kept_.size()) {
-    const ssize_t count = ::write(descriptor_, kept_.data() + written, kept_.size() - written);
+  while (written < buffered_.size()) {
+    const ssize_t count = ::write(descriptor_, buffered_.data() + written, buffered_.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int code = errno;
-      kept_.erase(0, written);
+      buffered_.erase(0, written);
       throw IoError("write", path_.string(), code);
     }
     written += std::size_t(count);
   }
-  kept_.clear();
+  buffered_.clear();
 }
 
 }  // namespace lockstep

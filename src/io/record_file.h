@@ -20,18 +20,18 @@ class RecordFile {
   RecordFile& operator=(const RecordFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Buffers the record; flushes when more than kMostKept bytes are buffered.
+  /// Buffers the record; flushes when more than kMaxBuffered bytes are buffered.
   void add(std::string_view record);
   /// Writes the buffer, whole records per call, so that readers see no partial ones. Throws IoError; records that were
   /// not written stay in the buffer for another attempt.
   void flush();
 
-  static constexpr std::size_t kMostKept = std::size_t(1) << 20;
+  static constexpr std::size_t kMaxBuffered = std::size_t(1) << 20;
 
  private:
   const std::filesystem::path path_;
   int descriptor_ = -1;
-  std::string kept_;
+  std::string buffered_;
 };
 
 }  // namespace lockstep

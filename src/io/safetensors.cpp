@@ -42,8 +42,8 @@ Opened open(ByteSource& source, bool verify) {
   std::uint64_t length = 0;
   source.read(0, &length, sizeof length);
   if (length > kMaxHeaderBytes)
-    fail(kKinds, "one that begins with ", shown(beginning_of(source)), ": as the length of a header that is more than ",
-         kMaxHeaderBytes, " bytes");
+    fail(kKinds, "one that begins with ", shown(beginning_of(source)),
+         ": give the file that lockstep::save() or torch.save() wrote");
   if (length > rest)
     fail("expected a header of ", length, " bytes, got a file in which ", rest, " bytes follow: it was cut off");
   std::string json(length, '\0');

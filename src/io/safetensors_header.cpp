@@ -65,7 +65,8 @@ std::string header_json(const Header& header) {
   std::string result = '{' + text_json(kMetadataKey) + ":{" + checksums_json(header);
   for (const auto& [name, value] : header.metadata) {
     if (names_checksum(name))
-      throw InvalidArgument(text("[save] expected names in the metadata that are not taken, got ", shown(name)));
+      throw InvalidArgument(
+          text("[save] expected a metadata name that is not reserved for checksums, got ", shown(name)));
     result += ',' + text_json(name) + ':' + text_json(value);
   }
   result += '}';

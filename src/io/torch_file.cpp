@@ -110,7 +110,7 @@ safetensors::Contents read(ByteSource& source, const ReadOptions& options) {
   StateDict tensors;
   const MakeTensor made{storages, options.device};
   for (Entry& entry : file.state.entries) tensors.add(std::move(entry.name), std::visit(made, entry.value));
-  file.state.left_out.tell("load", source.name(), options);
+  file.state.skipped.report("load", source.name(), options);
   return {std::move(tensors), std::move(file.state.texts)};
 }
 

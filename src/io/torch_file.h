@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "io/left_out.h"
 #include "io/safetensors_file.h"
+#include "io/skipped_values.h"
 
 namespace lockstep::torch_file {
 
@@ -37,7 +37,7 @@ struct State {
   std::vector<StorageEntry> storages;
   std::vector<Entry> entries;
   FileMetadata texts;
-  LeftOut left_out;
+  SkippedValues skipped;
 };
 
 /// Parses the pickle at byte `begin` of the file. Checks that every tensor lies within its storage, at the storage size

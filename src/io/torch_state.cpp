@@ -18,7 +18,7 @@ using pickle::Value;
 using safetensors::shown;
 
 constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxLeftOut = safetensors::kMaxTexts;
+constexpr std::size_t kMaxSkipped = safetensors::kMaxTexts;
 // Functions that rebuild tensors of other kinds: quantized, sparse, subclasses.
 constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
 // Limits on the length of all names together, absolute and per byte of the pickle: many values may share one long key.
@@ -149,9 +149,9 @@ class Reader {
     return name.full();
   }
   void leave_out(const Value& value, const Name& name, std::string what) {
-    if (state_.left_out.size() == kMaxLeftOut)
-      fail(value, "expected at most ", kMaxLeftOut, " values that are no tensors, got more");
-    state_.left_out.add(counted(value, name), std::move(what));
+    if (state_.skipped.size() == kMaxSkipped)
+      fail(value, "expected at most ", kMaxSkipped, " values that are no tensors, got more");
+    state_.skipped.add(counted(value, name), std::move(what));
   }
   void add_text(const Value& value, const Name& name) {
     if (state_.texts.size() == safetensors::kMaxTexts)

@@ -147,20 +147,20 @@ TEST(ReadNpz, NoticesEachFlippedBit) {
   for (const char* name : {"stored.npz", "mixed.npz"}) {
     const std::string bytes = contents(array_file(name));
     const auto noted = [](std::string* to) {
-      return ReadOptions{.left_out = [to](const std::string& left, const std::string& what) { *to += left + what; }};
+      return ReadOptions{.on_skipped = [to](const std::string& left, const std::string& what) { *to += left + what; }};
     };
-    std::string expected_left_out;
-    const StateDict expected = read_npz(array_file(name), noted(&expected_left_out));
+    std::string expected_skipped;
+    const StateDict expected = read_npz(array_file(name), noted(&expected_skipped));
     int refused = 0;
     for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += testing::kStride) {
       std::string damaged = bytes;
       damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
       testing::MemorySource source(damaged);
       try {
-        std::string left_out;
-        const StateDict got = read_npz(source, noted(&left_out));
+        std::string skipped;
+        const StateDict got = read_npz(source, noted(&skipped));
         EXPECT_TRUE(testing::same(got, expected)) << name << ", bit " << bit;
-        EXPECT_EQ(left_out, expected_left_out) << name << ", bit " << bit;
+        EXPECT_EQ(skipped, expected_skipped) << name << ", bit " << bit;
       } catch (const FormatError&) {
         ++refused;
       }
@@ -170,18 +170,19 @@ TEST(ReadNpz, NoticesEachFlippedBit) {
 }
 
 TEST(ReadNpz, LeavesOutWhatIsNoTensorAndNamesIt) {
-  std::vector<std::string> left_out;
-  const auto note = [&](const std::string& name, const std::string& what) { left_out.push_back(name + ": " + what); };
-  const StateDict arrays = read_npz(array_file("mixed.npz"), {.left_out = note});
+  std::vector<std::string> skipped;
+  const auto note = [&](const std::string& name, const std::string& what) { skipped.push_back(name + ": " + what); };
+  const StateDict arrays = read_npz(array_file("mixed.npz"), {.on_skipped = note});
   EXPECT_EQ(arrays.size(), 1u);
   EXPECT_EQ(arrays.at("weights").to_vector<float>(), (Floats{1.5}));
-  EXPECT_EQ(left_out, (std::vector<std::string>{"names: an array of \"<U3\"",
-                                                "records: an array of \"[('a', '<f4'), ('b]', '<i4')]\"",
-                                                "objects: an array of \"|O\"", "README.txt: no array"}));
+  EXPECT_EQ(skipped, (std::vector<std::string>{"names: an array of \"<U3\"",
+                                               "records: an array of \"[('a', '<f4'), ('b]', '<i4')]\"",
+                                               "objects: an array of \"|O\"", "README.txt: no array"}));
   ::testing::internal::CaptureStderr();
   read_npz(array_file("mixed.npz"));
   const std::string line = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(line.find("mixed.npz: left out, as no tensor can hold them: \"names\" (an array of \"<U3\"), "), line.npos)
+  EXPECT_NE(line.find("mixed.npz: skipped, since no tensor can hold them: \"names\" (an array of \"<U3\"), "),
+            line.npos)
       << line;
   ::testing::internal::CaptureStderr();
   read_npz(array_file("stored.npz"));
@@ -220,13 +221,13 @@ TEST(ReadNpz, TakesNoMemoryForAMemberThatIsNoArray) {
       << central << "PK\5\6" << std::string(4, '\0') << one << one << testing::raw(std::uint32_t(central.size()))
       << testing::raw(std::uint32_t(local.size() + kHole)) << std::string(2, '\0');
   const testing::PeakMemory peak;
-  int left_out = 0;
-  const auto note = [&](const std::string&, const std::string&) { ++left_out; };
+  int skipped = 0;
+  const auto note = [&](const std::string&, const std::string&) { ++skipped; };
   try {
-    read_npz(folder / "x.npz", {.verify = false, .left_out = note});
+    read_npz(folder / "x.npz", {.verify = false, .on_skipped = note});
   } catch (const FormatError&) {
   }
-  EXPECT_EQ(left_out, 1);
+  EXPECT_EQ(skipped, 1);
   EXPECT_LT(peak.taken_bytes(), 64 << 20);
 }
 

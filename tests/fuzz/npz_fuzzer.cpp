@@ -14,7 +14,7 @@ using namespace lockstep;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::Limits limits(size, {.bytes = 4 << 20, .bytes_per_byte = 64});
   lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
-  const ReadOptions options = {.verify = false, .left_out = [](const std::string&, const std::string&) {}};
+  const ReadOptions options = {.verify = false, .on_skipped = [](const std::string&, const std::string&) {}};
   try {
     std::size_t bytes = 0;
     for (const auto& [key, array] : data::read_npz(source, options))

@@ -22,7 +22,7 @@ namespace {
 void read_file(std::string_view bytes) {
   lockstep::testing::MemorySource source(bytes);
   const safetensors::Contents contents =
-      torch_file::read(source, {.verify = false, .left_out = [](const std::string&, const std::string&) {}});
+      torch_file::read(source, {.verify = false, .on_skipped = [](const std::string&, const std::string&) {}});
   std::set<const Storage*> storages;
   std::size_t held = 0;
   for (const auto& [key, tensor] : contents.tensors) {

@@ -94,7 +94,7 @@ TEST(Checksums, HaveNamesThatNoOtherTextMayHave) {
   EXPECT_EQ(thrown<InvalidArgument>([] {
               written({}, {{"lockstep.checksum.x", ""}});
             }),
-            "[save] expected names in the metadata that are not taken, got \"lockstep.checksum.x\"");
+            "[save] expected a metadata name that is not reserved for checksums, got \"lockstep.checksum.x\"");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
 // The error for a file with this beginning.
 std::string no_length(const std::string& beginning) {
   return "at byte 0: expected a safetensors file, or one that PyTorch saved, got one that begins with " + beginning +
-         ": as the length of a header that is more than 100000000 bytes";
+         ": give the file that lockstep::save() or torch.save() wrote";
 }
 
 const std::vector<Case>& cases() {

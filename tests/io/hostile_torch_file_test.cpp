@@ -154,11 +154,11 @@ TEST(HostileTorchFile, MayHaveObjectsThatAreLeftOut) {
       {name + "0(K\1" + "1K\1", ""},  // dropped again
   };
   for (const auto& [value, expected] : values) {
-    std::string left_out;
+    std::string skipped;
     const std::string file = torch_zip(dict_of(value));
     MemorySource source(file);
-    torch_file::read(source, {.left_out = [&](const std::string&, const std::string& what) { left_out = what; }});
-    EXPECT_EQ(left_out, expected);
+    torch_file::read(source, {.on_skipped = [&](const std::string&, const std::string& what) { skipped = what; }});
+    EXPECT_EQ(skipped, expected);
   }
 }
 

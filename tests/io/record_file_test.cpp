@@ -81,7 +81,7 @@ TEST(RecordFile, FramesRecordsSoThatTheyReadBack) {
 TEST(RecordFile, WritesWholeRecordsWhenMuchIsKept) {
   const TemporaryFolder folder;
   RecordFile file(folder / "records");
-  file.add(std::string(RecordFile::kMostKept, 'x'));
+  file.add(std::string(RecordFile::kMaxBuffered, 'x'));
   file.add("kept");
   EXPECT_EQ(records_of(contents(folder / "records")).size(), 1u);
 }

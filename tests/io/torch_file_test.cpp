@@ -128,25 +128,25 @@ TEST(TorchFile, IsKnownByItsContentWhateverItsName) {
 // A Python object does not prevent reading the tensors beside it.
 TEST(TorchFile, LeavesOutObjectsAndNamesThem) {
   for (const char* name : {"objects.pt", "objects_protocol5.pt"}) {
-    std::map<std::string, std::string> left_out;
-    const auto note = [&](const std::string& left, const std::string& what) { left_out.emplace(left, what); };
-    const StateDict state = load(torch_fixture(name), {.left_out = note});
+    std::map<std::string, std::string> skipped;
+    const auto note = [&](const std::string& left, const std::string& what) { skipped.emplace(left, what); };
+    const StateDict state = load(torch_fixture(name), {.on_skipped = note});
     EXPECT_EQ(state.at("weight").to_vector<float>(), (Floats{1, 1}));
     EXPECT_EQ(state.at("epoch").item<int>(), 7);
     EXPECT_EQ(state.at("milestones.30").item<int>(), 1) << "a Counter is a dict";
     EXPECT_EQ(state.at("milestones.60").item<int>(), 2);
     EXPECT_EQ(state.at("groups.a.0").item<double>(), 1.5) << "a defaultdict is a dict";
     EXPECT_EQ(state.size(), 5u) << name;
-    EXPECT_EQ(left_out.at("args"), "argparse.Namespace");
-    EXPECT_EQ(left_out.at("device"), "torch.device");
-    EXPECT_EQ(left_out.at("dtype"), "torch.float32");
-    EXPECT_EQ(left_out.at("large"), "int");
-    EXPECT_EQ(left_out.at("recent"), "collections.deque");
-    EXPECT_EQ(left_out.at("model"), "torch.nn.modules.container.Sequential");
-    EXPECT_EQ(left_out.at("by_pair.?"), "a value whose key is a tuple");
+    EXPECT_EQ(skipped.at("args"), "argparse.Namespace");
+    EXPECT_EQ(skipped.at("device"), "torch.device");
+    EXPECT_EQ(skipped.at("dtype"), "torch.float32");
+    EXPECT_EQ(skipped.at("large"), "int");
+    EXPECT_EQ(skipped.at("recent"), "collections.deque");
+    EXPECT_EQ(skipped.at("model"), "torch.nn.modules.container.Sequential");
+    EXPECT_EQ(skipped.at("by_pair.?"), "a value whose key is a tuple");
     for (const char* other : {"best", "seen", "frozen", "raw", "bytearray", "folder"})
-      EXPECT_TRUE(left_out.contains(other)) << name << ' ' << other;
-    EXPECT_EQ(left_out.size(), 13u);
+      EXPECT_TRUE(skipped.contains(other)) << name << ' ' << other;
+    EXPECT_EQ(skipped.size(), 13u);
     EXPECT_TRUE(load_metadata(torch_fixture(name)).empty());
   }
 }
@@ -155,7 +155,7 @@ TEST(TorchFile, NamesWhatIsLeftOutOnStandardError) {
   ::testing::internal::CaptureStderr();
   load(torch_fixture("objects.pt"));
   const std::string line = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(line.find("objects.pt: left out, as no tensor can hold them: \"args\" (argparse.Namespace), "), line.npos)
+  EXPECT_NE(line.find("objects.pt: skipped, since no tensor can hold them: \"args\" (argparse.Namespace), "), line.npos)
       << line;
   EXPECT_TRUE(line.ends_with(", and 5 more\n")) << line;
   ::testing::internal::CaptureStderr();

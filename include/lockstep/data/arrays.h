@@ -21,7 +21,7 @@ LOCKSTEP_API Tensor read_npy(const std::filesystem::path& path);
 LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& tensor);
 
 /// Reads the arrays of a numpy.savez file, by name, in the order of the file. Skips members that are not arrays, and
-/// arrays of texts, objects or records (ReadOptions::left_out). Throws FormatError as read_npy() does, for compressed
+/// arrays of texts, objects or records (ReadOptions::on_skipped). Throws FormatError as read_npy() does, for compressed
 /// arrays (numpy.savez_compressed), and for a wrong checksum.
 LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path, const ReadOptions& options = {});
 

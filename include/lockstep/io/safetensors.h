@@ -34,13 +34,13 @@ struct ReadOptions {
   Links links = Links::follow;  ///< For a path that is a symbolic link.
   /// Called for each value that is skipped because it is not a tensor, with its name in the file and its kind, such as
   /// "argparse.Namespace". Without this function, a line on standard error names the skipped values.
-  std::function<void(const std::string& name, const std::string& what)> left_out = {};
+  std::function<void(const std::string& name, const std::string& what)> on_skipped = {};
 };
 
 /// Loads all tensors, with the dtypes of the file, in the order of its header. The format is detected by the content:
 /// safetensors, or a state dict written by torch.save. For the latter, names of nested dicts are joined with dots,
 /// numbers become 0-dim tensors, texts are left to load_metadata(), and other objects are skipped
-/// (ReadOptions::left_out, docs/files.md). The file is not trusted: a malformed file, dtypes that Lockstep does not
+/// (ReadOptions::on_skipped, docs/files.md). The file is not trusted: a malformed file, dtypes that Lockstep does not
 /// have, more than Shape::kMaxRank dimensions, and wrong checksums throw FormatError. A size in the file is checked
 /// against the size of the file before memory is allocated. Throws IoError if the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
