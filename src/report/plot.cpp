@@ -20,9 +20,9 @@ namespace {
 // Okabe and Ito's palette, which is safe for color-blind readers, without black and yellow.
 constexpr std::array<const char*, 6> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
 constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegendRow = 18;  // pixels, at 12 px
-constexpr double kRight = 26;            // margin to the right of the axes
-constexpr double kAlmostZero = 1e-300;   // below this, tick steps may be subnormal
-constexpr std::size_t kMostMarked = 40;  // lines with up to this many points get a mark at each
+constexpr double kRight = 26;                 // margin to the right of the axes
+constexpr double kAlmostZero = 1e-300;        // below this, tick steps may be subnormal
+constexpr std::size_t kMaxMarkedPoints = 40;  // lines with up to this many points get a mark at each
 
 // As printf, but always in the C locale.
 std::string digits_of(double value, std::chars_format format, int precision) {
@@ -178,7 +178,7 @@ class Panel {
 
   void draw_line(const PlotLine& line) {
     std::string path, marks;
-    const bool mark_all = line.x.size() <= kMostMarked;
+    const bool mark_all = line.x.size() <= kMaxMarkedPoints;
     for (std::size_t i = 0; i < line.x.size(); ++i) {
       if (!shows(line, i)) continue;
       const bool after = i > 0 && shows(line, i - 1), before = i + 1 < line.x.size() && shows(line, i + 1);

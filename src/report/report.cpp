@@ -22,12 +22,12 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::size_t kMostName = 200;       // longest name shown, in bytes
-constexpr std::size_t kMostOperations = 12;  // rows of the table of the slowest operations
+constexpr std::size_t kMaxNameShown = 200;  // longest name shown, in bytes
+constexpr std::size_t kMaxOperations = 12;  // rows of the table of the slowest operations
 
 std::string shortened(std::string_view name) {
-  if (name.size() <= kMostName) return std::string(name);
-  std::size_t end = kMostName;
+  if (name.size() <= kMaxNameShown) return std::string(name);
+  std::size_t end = kMaxNameShown;
   while (end > 0 && (name[end] & 0xC0) == 0x80) --end;  // do not cut inside a character
   return std::string(name.substr(0, end)) + "\u2026";
 }
@@ -275,7 +275,7 @@ class Page {
     }
     std::vector<std::pair<std::string, Total>> sorted(totals.begin(), totals.end());
     std::ranges::sort(sorted, std::greater(), [](const auto& pair) { return pair.second.us; });
-    if (sorted.size() > kMostOperations) sorted.resize(kMostOperations);
+    if (sorted.size() > kMaxOperations) sorted.resize(kMaxOperations);
     begin_table("Operations by time", {"operation", "calls", "ms", "share", "GFLOP/s", "GB/s"});
     for (const auto& [name, total] : sorted) {
       const auto rate = [&, us = total.us](double amount) {
@@ -367,7 +367,7 @@ class Page {
 std::string html_report(const History& history, const ReportOptions& options) {
   Limits limits;
   std::string page = Page(history, options, limits).write();
-  while (page.size() >= kMostReportBytes && limits.points > 2) {
+  while (page.size() >= kMaxReportBytes && limits.points > 2) {
     limits.points = std::max<std::size_t>(2, limits.points / 2);
     limits.operations = limits.operations / 2 + 1;
     limits.rows = std::max<std::size_t>(10, limits.rows / 2);

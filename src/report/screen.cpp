@@ -15,7 +15,7 @@ constinit bool terminal_is_taken = false;  // by some Screen; guarded by print_m
 
 constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, then erase to its end: ECMA-48
 
-constexpr std::size_t kMostAtOnce = 10;  // most writes of the bar in kMostAtOnce refresh intervals
+constexpr std::size_t kMaxWritesAtOnce = 10;  // most writes of the bar in kMaxWritesAtOnce refresh intervals
 
 int width_of(const std::ostream& out) {
   const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;
@@ -140,8 +140,8 @@ void Screen::write_bar() {
 // Limits the rate of redraws: a program that prints a lot would otherwise erase and redraw the bar every time.
 bool Screen::may_write() {
   const Clock::time_point now = Clock::now();
-  while (!written_.empty() && now - written_.front() >= refresh_ * kMostAtOnce) written_.pop_front();
-  if (written_.size() >= kMostAtOnce) return false;
+  while (!written_.empty() && now - written_.front() >= refresh_ * kMaxWritesAtOnce) written_.pop_front();
+  if (written_.size() >= kMaxWritesAtOnce) return false;
   written_.push_back(now);
   return true;
 }

@@ -17,7 +17,7 @@ extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, st
 
 namespace {
 
-constexpr std::int64_t kMostPixels = 1 << 16;
+constexpr std::int64_t kMaxPixels = 1 << 16;
 
 std::uint32_t big_endian(const std::uint8_t* at) {
   return std::uint32_t(at[0]) << 24 | std::uint32_t(at[1]) << 16 | std::uint32_t(at[2]) << 8 | at[3];
@@ -31,8 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::Limits limits(size, {.bytes = 8 << 20, .bytes_per_byte = 16});
   lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {
-    const Tensor image = data::read_image(source, {.max_pixels = kMostPixels});
-    fuzz::require(image.dim() == 3 && image.size(1) * image.size(2) <= kMostPixels, "an image of no more pixels");
+    const Tensor image = data::read_image(source, {.max_pixels = kMaxPixels});
+    fuzz::require(image.dim() == 3 && image.size(1) * image.size(2) <= kMaxPixels, "an image of no more pixels");
   } catch (const FormatError& error) {
     fuzz::require(error.offset <= size, "an offset within the file");
   } catch (const InvalidArgument&) {

@@ -149,7 +149,7 @@ TEST(Report, StaysSmallAndKeepsTheExtremesOfALongRun) {
   std::vector<ReportSetting> settings(5'000, {std::string(1'000, '<'), std::string(1'000, '&')});
   const SimulatedDevices devices({.count = 1});
   const std::string page = html_report(history, {.settings = settings, .trace = trace});
-  EXPECT_LT(page.size(), kMostReportBytes);
+  EXPECT_LT(page.size(), kMaxReportBytes);
   EXPECT_EQ(html_fault(page), "");
   const Json data = data_of(page);
   const auto values = data["series"][0]["y"].get<std::vector<double>>();
@@ -193,7 +193,7 @@ TEST(Report, ShowsARunOfTwoDevices) {
   history.write_svg(folder / "run.svg", {.title = "Two devices"});
   const std::string page = contents(folder / "run.html");
   EXPECT_EQ(html_fault(page), "");
-  EXPECT_LT(page.size(), kMostReportBytes);
+  EXPECT_LT(page.size(), kMaxReportBytes);
   for (const char* said :
        {">cuda:0<", ">cuda:1<", ">Simulated GPU<", ">all_reduce<", ">matmul<", ">max_epochs<", ">2 GPUs<"})
     EXPECT_NE(page.find(said), page.npos) << said;

@@ -30,7 +30,7 @@ struct ReportOptions {
 
 /// Upper bound on the file's size. To stay below it, the report thins long curves (to the least and the greatest point
 /// of each stretch) and long traces, and says so.
-inline constexpr std::size_t kMostReportBytes = 1'000'000;
+inline constexpr std::size_t kMaxReportBytes = 1'000'000;
 
 /// Names may contain any text: it is escaped.
 LOCKSTEP_API std::string html_report(const History& history, const ReportOptions& options = {});

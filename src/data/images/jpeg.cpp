@@ -19,7 +19,7 @@ namespace {
 // Most scans of a progressive JPEG; encoders write about 10. Each scan costs the time of a whole image, even if it has
 // few bytes.
 constexpr int kMaxScans = 100;
-constexpr double kMostPixels = 512;  // per byte: each block of 64 pixels takes at least a bit
+constexpr double kMaxPixelsPerByte = 512;  // per byte: each block of 64 pixels takes at least a bit
 
 struct JpegReader {
   Blocks blocks;
@@ -106,7 +106,7 @@ double least_bytes(const jpeg_decompress_struct& jpeg) {
     has_all = has_all || (jpeg.comp_info[i].h_samp_factor == jpeg.max_h_samp_factor &&
                           jpeg.comp_info[i].v_samp_factor == jpeg.max_v_samp_factor);
   if (jpeg.arith_code || !has_all) return 0;
-  return double(jpeg.image_height) * double(jpeg.image_width) / kMostPixels;
+  return double(jpeg.image_height) * double(jpeg.image_width) / kMaxPixelsPerByte;
 }
 
 bool read_rows(JpegReader& reader, unsigned char* to) {

@@ -16,7 +16,7 @@ namespace {
 // Chunks that do not affect the pixels: texts, colour profiles, times. They may be large when decompressed.
 constexpr png_byte kIgnored[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
-constexpr double kMostInflated = 1032;  // bytes of pixels per byte of deflate data, at most: runs of 258 in 2 bits
+constexpr double kMaxInflation = 1032;  // bytes of pixels per byte of deflate data, at most: runs of 258 in 2 bits
 
 struct PngReader {
   Blocks blocks;
@@ -97,7 +97,7 @@ Tensor decode_png(const EncodedImage& image) {
   const auto channels = std::size_t(png_get_channels(reader.png, reader.info));
   const int passes = png_get_interlace_type(reader.png, reader.info) == PNG_INTERLACE_NONE ? 1 : 7;
   const Tensor pixels = pixels_of(image, std::int64_t(height), std::int64_t(width), std::int64_t(channels),
-                                  double(row_bytes) * double(height) / kMostInflated);
+                                  double(row_bytes) * double(height) / kMaxInflation);
   if (!read_rows(reader, pixels.data<std::uint8_t>(), height, width * channels, passes)) fail();
   return pixels;
 }

@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::int64_t kMostPngBytes = 1 << 30;  // of pixels, since lengths in a PNG are below 2^31
+constexpr std::int64_t kMaxPngBytes = 1 << 30;  // of pixels, since lengths in a PNG are below 2^31
 
 }  // namespace
 
@@ -22,9 +22,8 @@ void write_png(const std::filesystem::path& path, const Tensor& image) {
         text("[write_png] expected [channels, height, width] of 1 to 4 channels and at least one pixel, "
              "got ",
              image.sizes()));
-  if (image.numel() > kMostPngBytes)
-    throw InvalidArgument(
-        text("[write_png] expected at most ", kMostPngBytes, " bytes of pixels, got ", image.numel()));
+  if (image.numel() > kMaxPngBytes)
+    throw InvalidArgument(text("[write_png] expected at most ", kMaxPngBytes, " bytes of pixels, got ", image.numel()));
   const Tensor rows = image.detach().cpu().permute({1, 2, 0}).contiguous();
   const std::string bytes = png_bytes({rows.data<std::uint8_t>(), std::size_t(rows.numel())},
                                       std::uint32_t(rows.size(1)), std::uint32_t(rows.size(0)), int(rows.size(2)));
