@@ -42,8 +42,8 @@ void throw_only_some_set(std::int64_t with, std::int64_t without) {
 }
 
 void throw_alternatives_differ(std::size_t a, std::int64_t index_a, std::size_t b, std::int64_t index_b) {
-  throw InvalidArgument(text("[collate] expected samples of one alternative, got alternative ", a, " in sample ",
-                             index_a, " and ", b, " in sample ", index_b));
+  throw InvalidArgument(text("[collate] expected the same alternative of a variant in every sample, got alternative ",
+                             a, " in sample ", index_a, " and ", b, " in sample ", index_b));
 }
 
 void throw_too_large(std::uint64_t value, std::int64_t index) {

@@ -38,7 +38,7 @@ struct Category {
 };
 
 // A column to read. (There may be many columns, so the large Category is allocated separately.)
-struct Wanted {
+struct SelectedColumn {
   std::size_t column = 0;
   std::unique_ptr<Category> category = nullptr;
 };
@@ -103,34 +103,34 @@ std::int64_t number_of(const CsvLines& lines, std::size_t column, Category& cate
 
 // Renumbers the categories, which were numbered in order of appearance, in sorted order.
 template <class T>
-void sort_categories(std::vector<Wanted>& wanted, std::vector<T>& values) {
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (!wanted[i].category || !wanted[i].category->takes_new_texts) continue;
-    std::vector<std::string>& texts = *wanted[i].category->texts;
+void sort_categories(std::vector<SelectedColumn>& selected, std::vector<T>& values) {
+  for (std::size_t i = 0; i < selected.size(); ++i) {
+    if (!selected[i].category || !selected[i].category->takes_new_texts) continue;
+    std::vector<std::string>& texts = *selected[i].category->texts;
     const std::vector<std::string> came = texts;
     std::ranges::sort(texts);
     std::vector<T> sorted;
     for (const std::string& each : came) sorted.push_back(T(std::ranges::lower_bound(texts, each) - texts.begin()));
-    for (std::size_t at = i; at < values.size(); at += wanted.size()) values[at] = sorted[std::size_t(values[at])];
+    for (std::size_t at = i; at < values.size(); at += selected.size()) values[at] = sorted[std::size_t(values[at])];
   }
 }
 
 template <class T>
-Tensor read_rows(CsvLines& lines, std::vector<std::string_view>& fields, bool has_line, std::vector<Wanted>& wanted,
-                 std::size_t width, const CsvOptions& options) {
+Tensor read_rows(CsvLines& lines, std::vector<std::string_view>& fields, bool has_line,
+                 std::vector<SelectedColumn>& selected, std::size_t width, const CsvOptions& options) {
   std::vector<T> values;
   std::int64_t rows = 0;
   for (; has_line; has_line = lines.next(fields), ++rows) {
     if (fields.size() != width)
       lines.fail(std::min(fields.size(), width) - 1, text("expected ", width, " fields, got ", fields.size()));
-    for (Wanted& each : wanted) {
+    for (SelectedColumn& each : selected) {
       const std::string_view field = fields[each.column];
       values.push_back(each.category ? T(number_of(lines, each.column, *each.category, field))
                                      : number<T>(lines, each.column, field, options));
     }
   }
-  sort_categories(wanted, values);
-  return from_host(values.data(), values.size(), kDTypeOf<T>, {rows, std::int64_t(wanted.size())},
+  sort_categories(selected, values);
+  return from_host(values.data(), values.size(), kDTypeOf<T>, {rows, std::int64_t(selected.size())},
                    {.dtype = options.dtype});
 }
 
@@ -148,8 +148,8 @@ void check_options(const CsvOptions& options) {
 }
 
 // Returns the position of the only column of that name.
-std::size_t place_of(const char* op, const std::vector<std::string>& columns, std::string_view name,
-                     const std::string& where) {
+std::size_t column_index(const char* op, const std::vector<std::string>& columns, std::string_view name,
+                         const std::string& where) {
   const auto found = std::ranges::find(columns, name);
   if (found == columns.end())
     throw InvalidArgument(
@@ -172,17 +172,17 @@ void check_categories(const Csv& table, DType dtype) {
 }
 
 // Returns the columns to read, with the categories of text columns.
-std::vector<Wanted> wanted_columns(Csv& table, const CsvOptions& options, const std::string& where) {
-  std::vector<Wanted> wanted;
+std::vector<SelectedColumn> selected_columns(Csv& table, const CsvOptions& options, const std::string& where) {
+  std::vector<SelectedColumn> selected;
   if (options.columns.empty()) {
-    for (std::size_t i = 0; i < table.columns.size(); ++i) wanted.push_back({.column = i});
+    for (std::size_t i = 0; i < table.columns.size(); ++i) selected.push_back({.column = i});
   } else {
     for (const std::string& name : options.columns)
-      wanted.push_back({.column = place_of("read_csv", table.columns, name, where)});
+      selected.push_back({.column = column_index("read_csv", table.columns, name, where)});
   }
   for (const auto& [name, texts] : options.categories) {
-    const std::size_t column = place_of("read_csv", table.columns, name, where);
-    for (Wanted& each : wanted) {
+    const std::size_t column = column_index("read_csv", table.columns, name, where);
+    for (SelectedColumn& each : selected) {
       if (each.column != column) continue;
       each.category = std::make_unique<Category>();
       each.category->texts = &(table.categories[name] = texts);
@@ -193,13 +193,13 @@ std::vector<Wanted> wanted_columns(Csv& table, const CsvOptions& options, const 
               text("[read_csv] expected different categories of ", shown(name), ", got ", shown(texts[i]), " twice"));
     }
   }
-  return wanted;
+  return selected;
 }
 
 }  // namespace
 
 Tensor Csv::column(std::string_view name) const {
-  return values.select(1, std::int64_t(place_of("Csv", columns, name, "")));
+  return values.select(1, std::int64_t(column_index("Csv", columns, name, "")));
 }
 
 Tensor Csv::select(const std::vector<std::string>& names) const {
@@ -216,20 +216,20 @@ Csv read_csv(ByteSource& source, const CsvOptions& options) {
   bool has_line = lines.next(fields);
   const std::size_t width = has_line ? fields.size() : 0;
   Csv table;
-  std::vector<Wanted> wanted;
+  std::vector<SelectedColumn> selected;
   if (options.header) {
     if (has_line) {
       table.columns.assign(fields.begin(), fields.end());
       has_line = lines.next(fields);
     }
-    wanted = wanted_columns(table, options, text(" in ", std::filesystem::path(source.name())));
+    selected = selected_columns(table, options, text(" in ", std::filesystem::path(source.name())));
   } else {
-    wanted.resize(width);
-    for (std::size_t i = 0; i < width; ++i) wanted[i].column = i;
+    selected.resize(width);
+    for (std::size_t i = 0; i < width; ++i) selected[i].column = i;
   }
   if (!options.columns.empty()) table.columns = options.columns;
-  table.values = options.dtype == kInt64 ? read_rows<std::int64_t>(lines, fields, has_line, wanted, width, options)
-                                         : read_rows<double>(lines, fields, has_line, wanted, width, options);
+  table.values = options.dtype == kInt64 ? read_rows<std::int64_t>(lines, fields, has_line, selected, width, options)
+                                         : read_rows<double>(lines, fields, has_line, selected, width, options);
   check_categories(table, options.dtype);
   return table;
 }

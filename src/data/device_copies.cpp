@@ -37,7 +37,8 @@ namespace detail {
 
 void throw_hides_tensors() {
   throw InvalidArgument(
-      "[DataLoader] expected a batch that shows its tensors, so that they can be copied to the device");
+      "[DataLoader] cannot find the tensors in the batch type, to copy them to the device. Give the struct a members() "
+      "function, or use a tuple of tensors");
 }
 
 }  // namespace detail

@@ -152,8 +152,8 @@ void EpochSchedule::load(const LoaderState& state) {
   if (state.batch < 0 || state.batch > batches_)
     throw InvalidArgument(text("[DataLoader] expected a state with batch from 0 to ", batches_, ", got ", state.batch));
   if (state.batch > 0 && state.batch_size != 0 && state.batch_size != options_.batch_size)
-    throw InvalidArgument(text("[DataLoader] expected a state after batches of ", options_.batch_size, ", got one of ",
-                               state.batch_size));
+    throw InvalidArgument(text("[DataLoader] expected a state saved with batch_size ", options_.batch_size,
+                               ", got one saved with ", state.batch_size));
   state_ = state;
   state_.batch_size = options_.batch_size;
   begun_ = false;
@@ -163,11 +163,13 @@ namespace detail {
 
 void throw_no_batch_without_rows() {
   throw InvalidArgument(
-      "[DataLoader] expected a batch that shows its tensors, so that one of no rows can be made of it");
+      "[DataLoader] cannot find the tensors in the batch type, to make a batch of no rows. Give the struct a members() "
+      "function, or use a tuple of tensors");
 }
 
 void throw_no_such_batch(std::int64_t batch, std::int64_t batches) {
-  throw InvalidArgument(text("[DataLoader] expected a batch of ", batches, ", got ", batch));
+  const std::string range = batches == 0 ? "no batch has been read" : text("an epoch has batches 0 to ", batches - 1);
+  throw InvalidArgument(text("[DataLoader] rows_in(", batch, "): ", range));
 }
 
 void throw_two_loops() {
@@ -178,8 +180,8 @@ void throw_two_loops() {
 
 void throw_no_state() {
   throw InvalidArgument(
-      "[DataLoader] expected a dataset that begins anew, with begin() and end() or with reset(), for a state of the "
-      "loader, got one with next() alone");
+      "[DataLoader] state() and load_state() need a dataset that can start over: give it reset(), or begin() and "
+      "end()");
 }
 
 void throw_at_end() {

@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-struct ReadingTurns::State {
+struct ReadSequencer::State {
   mutable RankedMutex<LockRank::prefetcher> mutex;
   RankedCondition changed;
   std::int64_t next = 0;  // the batch whose turn it is to read
@@ -16,11 +16,13 @@ struct ReadingTurns::State {
   bool ended = false;
 };
 
-ReadingTurns::ReadingTurns(std::int64_t first_batch) : state_(std::make_unique<State>()) { state_->next = first_batch; }
+ReadSequencer::ReadSequencer(std::int64_t first_batch) : state_(std::make_unique<State>()) {
+  state_->next = first_batch;
+}
 
-ReadingTurns::~ReadingTurns() = default;
+ReadSequencer::~ReadSequencer() = default;
 
-bool ReadingTurns::wait(std::int64_t batch, const std::stop_token& stop) {
+bool ReadSequencer::wait(std::int64_t batch, const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     const std::lock_guard lock(state_->mutex);
     state_->changed.notify_all();
@@ -30,7 +32,7 @@ bool ReadingTurns::wait(std::int64_t batch, const std::stop_token& stop) {
   return !state_->ended && !stop.stop_requested();
 }
 
-void ReadingTurns::done(std::int64_t batch, std::int64_t rows, bool ended) {
+void ReadSequencer::done(std::int64_t batch, std::int64_t rows, bool ended) {
   const std::lock_guard lock(state_->mutex);
   state_->next = batch + 1;
   state_->full_rows = std::max(state_->full_rows, rows);
@@ -39,10 +41,11 @@ void ReadingTurns::done(std::int64_t batch, std::int64_t rows, bool ended) {
   state_->changed.notify_all();
 }
 
-std::int64_t ReadingTurns::rows_in(std::int64_t batch) const {
+std::int64_t ReadSequencer::rows_in(std::int64_t batch) const {
   const std::lock_guard lock(state_->mutex);
   if (batch < 0 || batch >= state_->next)
-    throw InvalidArgument(text("[DataLoader] expected a batch that was made, got ", batch));
+    throw InvalidArgument(
+        text("[DataLoader] rows_in(", batch, "): only ", state_->next, " batches, numbered from 0, were read so far"));
   return batch + 1 == state_->next && state_->ended ? state_->last_rows : state_->full_rows;
 }
 

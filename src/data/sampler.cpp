@@ -74,8 +74,9 @@ class WeightTree {
 
 DistributedSamplerOptions of_process(const World& world, DistributedSamplerOptions options) {
   if (options.rank != 0 || options.world != 1)
-    throw InvalidArgument(text("[DistributedSampler] expected rank and world from the World alone, got rank ",
-                               options.rank, " of ", options.world, " beside it"));
+    throw InvalidArgument(
+        text("[DistributedSampler] expected a World or .rank and .world, got both: a World, and rank ", options.rank,
+             " of ", options.world));
   options.rank = world.rank().value();
   options.world = world.size();
   return options;

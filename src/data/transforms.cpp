@@ -28,8 +28,8 @@ Tensor ToFloat::operator()(const Tensor& image) const {
 
 Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(std::move(mean)), std_(std::move(std)) {
   if (mean_.empty() || mean_.size() != std_.size())
-    throw InvalidArgument(text("[Normalize] expected as many numbers in std as in mean, and some, got ", std_.size(),
-                               " and ", mean_.size()));
+    throw InvalidArgument(text("[Normalize] expected as many numbers in std as in mean, at least one, got ",
+                               std_.size(), " and ", mean_.size()));
   for (const double number : std_)
     if (number == 0) throw InvalidArgument("[Normalize] expected no 0 in std, got one");
 }

@@ -126,8 +126,10 @@ TEST(Collate, CollatesVariantsOfOneAlternative) {
   const std::variant<Tensor, Tensor> numbers = collate<Sample>({1, 2}), rows = collate<Sample>({tensor({1, 2})});
   EXPECT_EQ(std::get<0>(numbers).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(std::get<1>(rows).sizes(), Shape({1, 2}));
-  EXPECT_EQ((message_of<InvalidArgument, Sample>({1, tensor(2)})),
-            "[collate] expected samples of one alternative, got alternative 0 in sample 17 and 1 in sample 4");
+  EXPECT_EQ(
+      (message_of<InvalidArgument, Sample>({1, tensor(2)})),
+      "[collate] expected the same alternative of a variant in every sample, got alternative 0 in sample 17 and 1 in "
+      "sample 4");
 }
 
 TEST(Collate, KeepsStringsAsTheyAre) {

@@ -41,7 +41,7 @@ struct Anew : Once {
 };
 
 static_assert(IterableDataset<Once> && IterableDataset<Anew> && IterableDataset<std::vector<std::int64_t>>);
-static_assert(!kBeginsAnew<Once> && kBeginsAnew<Anew> && kBeginsAnew<std::vector<std::int64_t>>);
+static_assert(!kRestartable<Once> && kRestartable<Anew> && kRestartable<std::vector<std::int64_t>>);
 
 TEST(IterableLoader, BatchesAStreamToItsEndWithAnyNumberOfWorkers) {
   for (const int workers : {0, 1, 3}) {
@@ -130,8 +130,7 @@ TEST(IterableLoader, ResumesFromAStateWithTheFollowingBatches) {
 TEST(IterableLoader, RefusesTheStateOfWhatDoesNotBeginAnew) {
   DataLoader loader(Once{5});
   const std::string expected =
-      "[DataLoader] expected a dataset that begins anew, with begin() and end() or with reset(), for a state of the "
-      "loader, got one with next() alone";
+      "[DataLoader] state() and load_state() need a dataset that can start over: give it reset(), or begin() and end()";
   EXPECT_EQ(thrown<InvalidArgument>([&] { loader.state(); }), expected);
   EXPECT_EQ(thrown<InvalidArgument>([&] { loader.load_state({}); }), expected);
 }
@@ -191,7 +190,7 @@ TEST(MapDataset, ChangesTheSamplesOfAStream) {
   DataLoader range(MapDataset(std::vector<std::int64_t>{5, 6}, twice), {.batch_size = 2});
   EXPECT_EQ(epoch_in(range), (Whole{{10, 12}}));
   EXPECT_EQ(epoch_in(range), (Whole{{10, 12}}));
-  static_assert(!kBeginsAnew<decltype(MapDataset(Once{3}, twice))>);
+  static_assert(!kRestartable<decltype(MapDataset(Once{3}, twice))>);
 }
 
 }  // namespace

@@ -286,7 +286,8 @@ TEST(DataLoaderDevice, RefusesBatchesThatHideTheirTensors) {
   DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .device = "cuda:0"},
                     [](std::vector<Tensor> samples) { return Opaque(samples[0]); });
   EXPECT_EQ(thrown<InvalidArgument>([&] { loader.begin(); }),
-            "[DataLoader] expected a batch that shows its tensors, so that they can be copied to the device");
+            "[DataLoader] cannot find the tensors in the batch type, to copy them to the device. Give the struct a "
+            "members() function, or use a tuple of tensors");
 }
 
 }  // namespace

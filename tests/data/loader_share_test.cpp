@@ -126,7 +126,8 @@ TEST(DataLoaderShare, RefusesABatchOfNoRowsOfWhatMayHideTensors) {
                     [](const std::vector<Tensor>& samples) { return Opaque(samples[0]); });
   EXPECT_EQ(
       thrown<InvalidArgument>([&] { loader.begin(); }),
-      "[DataLoader] expected a batch that shows its tensors, so that one of no rows can be made of it (in batch 0)");
+      "[DataLoader] cannot find the tensors in the batch type, to make a batch of no rows. Give the struct a members() "
+      "function, or use a tuple of tensors (in batch 0)");
 }
 
 TEST(DataLoaderShare, TellsTheRowsOfTheWholeBatch) {
@@ -134,7 +135,8 @@ TEST(DataLoaderShare, TellsTheRowsOfTheWholeBatch) {
   EXPECT_EQ(loader.size(), 3);
   EXPECT_EQ(loader.rows_in(0), 8);
   EXPECT_EQ(loader.rows_in(2), 5);
-  EXPECT_EQ(thrown<InvalidArgument>([&] { loader.rows_in(3); }), "[DataLoader] expected a batch of 3, got 3");
+  EXPECT_EQ(thrown<InvalidArgument>([&] { loader.rows_in(3); }),
+            "[DataLoader] rows_in(3): an epoch has batches 0 to 2");
   EXPECT_THROW(loader.rows_in(-1), InvalidArgument);
 }
 

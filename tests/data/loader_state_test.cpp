@@ -162,7 +162,7 @@ TEST(LoaderState, IsRefusedWhereItDoesNotFitAndChangesNothing) {
   EXPECT_THROW(loader.load_state({.seed = 5, .batch = 6}), InvalidArgument);
   EXPECT_THROW(loader.load_state({.seed = 5, .batch = -1}), InvalidArgument);
   EXPECT_EQ(thrown<InvalidArgument>([&] { loader.load_state({.seed = 5, .batch = 2, .batch_size = 4}); }),
-            "[DataLoader] expected a state after batches of 5, got one of 4");
+            "[DataLoader] expected a state saved with batch_size 5, got one saved with 4");
   EXPECT_EQ(loader.state(), at(0, 0));
 }
 

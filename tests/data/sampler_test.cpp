@@ -238,7 +238,7 @@ TEST(DistributedSampler, OfAWorldHasItsRankAndSize) {
 
 TEST(DistributedSampler, OfAWorldTakesNoOtherRank) {
   EXPECT_EQ(thrown<InvalidArgument>([] { DistributedSampler(4, World(), {.rank = 1, .world = 2}); }),
-            "[DistributedSampler] expected rank and world from the World alone, got rank 1 of 2 beside it");
+            "[DistributedSampler] expected a World or .rank and .world, got both: a World, and rank 1 of 2");
 }
 
 TEST(DistributedSampler, RefusesRanksOutsideOfTheWorld) {

@@ -43,7 +43,7 @@ TEST(Normalize, RefusesWhatDoesNotFit) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1}, {1, 2});
             }),
-            "[Normalize] expected as many numbers in std as in mean, and some, got 2 and 1");
+            "[Normalize] expected as many numbers in std as in mean, at least one, got 2 and 1");
   EXPECT_EQ(testing::thrown<InvalidArgument>([] { Normalize({1}, {0}); }), "[Normalize] expected no 0 in std, got one");
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1, 2}, {1, 2})(ones({3, 2, 2}));

@@ -98,7 +98,7 @@ struct Once : PairStream {
 
 TEST(TrainerLoaders, ThatCannotBeginAnewAreRefusedAtOnceWhereThereAreCheckpoints) {
   const testing::TemporaryFolder folder;
-  static_assert(!data::kBeginsAnew<Once>);
+  static_assert(!data::kRestartable<Once>);
   EXPECT_NE(testing::thrown<InvalidArgument>([&] {
               weights_after(data::DataLoader(Once(), {.batch_size = 5}),
                             {.num_gpus = 0, .checkpoint = {.folder = folder.path()}});

@@ -22,7 +22,7 @@
 namespace lockstep::data {
 
 /// Passed to the code that makes a batch: carries the stop request in and the progress out.
-struct Making {
+struct MakeContext {
   std::stop_token stop = {};                    ///< Requests an early end.
   std::atomic<std::int64_t>* sample = nullptr;  ///< Set to the index of the sample that is being read; -1: none.
 
@@ -59,9 +59,9 @@ auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices
 
 /// Calls `read` with `generator` as the thread's random sequence; adds the sample's index to its errors.
 template <class Read>
-auto read_sample(std::int64_t index, GeneratorState generator, const Making& making, const Read& read) {
+auto read_sample(std::int64_t index, GeneratorState generator, const MakeContext& context, const Read& read) {
   const GeneratorGuard guard(generator);
-  making.reads(index);
+  context.reads(index);
   try {
     return read();
   } catch (...) {
@@ -99,7 +99,7 @@ class BatchSource {
   /// Returns nullopt if a stop was requested. Errors of get() name the index of the sample, those of the collation the
   /// number of the batch. If this process has no row of the batch, makes a batch of the first row and cuts it to 0
   /// rows.
-  auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
+  auto make(const EpochPlan& plan, std::int64_t batch, const MakeContext& context) const {
     const RowRange mine = plan.rows(batch), made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
     const SampleIndices indices = plan.indices(batch, made);
     using Batch = decltype(collate({}, indices));
@@ -107,12 +107,12 @@ class BatchSource {
     if constexpr (!kInOnePiece) {
       samples.reserve(indices.size());
       for (std::size_t i = 0; i < indices.size(); ++i) {
-        if (making.stop.stop_requested()) return std::optional<Batch>();
+        if (context.stop.stop_requested()) return std::optional<Batch>();
         samples.push_back(detail::read_sample(indices[i], plan.sample_generator(batch, made.first + std::int64_t(i)),
-                                              making, [&] { return dataset_.get(indices[i]); }));
+                                              context, [&] { return dataset_.get(indices[i]); }));
       }
     }
-    making.reads(-1);
+    context.reads(-1);
     return detail::make_batch(plan, batch, mine.count == 0, [&] { return collate(std::move(samples), indices); });
   }
 
@@ -133,7 +133,7 @@ class BatchSource {
 
 /// The type of a source's batches.
 template <class Source>
-using BatchOf =
-    typename decltype(std::declval<const Source&>().make(std::declval<const EpochPlan&>(), 0, Making()))::value_type;
+using BatchOf = typename decltype(std::declval<const Source&>().make(std::declval<const EpochPlan&>(), 0,
+                                                                     MakeContext()))::value_type;
 
 }  // namespace lockstep::data

@@ -238,7 +238,7 @@ class MapDataset<D, Function> {
     if (!sample) return std::nullopt;
     return detail::mapped(function_, *std::move(sample));
   }
-  void reset() requires kBeginsAnew<D> { reader_.reset(); }
+  void reset() requires kRestartable<D> { reader_.reset(); }
 
  private:
   std::shared_ptr<D> dataset_;

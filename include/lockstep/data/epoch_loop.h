@@ -28,7 +28,7 @@ namespace lockstep::data {
 
 /// Makes batch `number` of an epoch, on any thread, by a source's make(). Returns nullopt at the end of the epoch.
 template <class Batch>
-using BatchMaker = std::function<std::optional<Batch>(const EpochPlan&, std::int64_t number, const Making&)>;
+using BatchMaker = std::function<std::optional<Batch>(const EpochPlan&, std::int64_t number, const MakeContext&)>;
 
 /// The constructor makes the first batch, so it may throw the errors of making one.
 template <class Batch>
@@ -40,7 +40,7 @@ class EpochLoop {
         copies_(std::move(copies)),
         work_(std::make_shared<Work>(std::move(maker), schedule_->begin_epoch(), pins(schedule_->options()))),
         next_(work_->plan.first_batch()),
-        had_(next_) {
+        delivered_(next_) {
     const LoaderOptions& options = schedule_->options();
     const std::int64_t left = work_->plan.batches() - next_;
     if (options.num_workers > 0 && left > 0) {
@@ -79,9 +79,9 @@ class EpochLoop {
     Work(BatchMaker<Batch> batch_maker, EpochPlan epoch, bool pins_batches)
         : maker(std::move(batch_maker)), plan(std::move(epoch)), pinned(pins_batches) {}
 
-    std::optional<Batch> make(std::int64_t number, const Making& making) const {
+    std::optional<Batch> make(std::int64_t number, const MakeContext& context) const {
       const GradMode mode(grad_enabled);
-      std::optional<Batch> batch = maker(plan, number, making);
+      std::optional<Batch> batch = maker(plan, number, context);
       if (batch && pinned) detail::pin_tensors_of(*batch);
       return batch;
     }
@@ -114,7 +114,7 @@ class EpochLoop {
   void produce() {
     batch_ = copies_ ? next_on_device() : next();
     if (batch_)
-      schedule_->advance(work_->plan.loop(), ++had_);
+      schedule_->advance(work_->plan.loop(), ++delivered_);
     else
       schedule_->finish(work_->plan.loop());
   }
@@ -175,8 +175,8 @@ class EpochLoop {
   const std::shared_ptr<EpochSchedule> schedule_;
   const std::shared_ptr<DeviceCopies> copies_;
   const std::shared_ptr<Work> work_;
-  std::int64_t next_;  // the next batch to make or take
-  std::int64_t had_;   // the next batch to return to the loop
+  std::int64_t next_;       // the next batch to make or take
+  std::int64_t delivered_;  // batches that the loop has got, and those that a resumed one skips
   std::optional<Batch> batch_;
   std::optional<Ahead> ahead_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the other members

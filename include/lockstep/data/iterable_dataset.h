@@ -41,13 +41,13 @@ concept LoadableDataset = Dataset<D> || IterableDataset<D>;
 
 /// True if the dataset can start over.
 template <IterableDataset D>
-inline constexpr bool kBeginsAnew = SampleRange<D> || requires(D& dataset) {
+inline constexpr bool kRestartable = SampleRange<D> || requires(D& dataset) {
   dataset.reset();
 };
 
 /// True if several loops over the dataset may run at once.
 template <IterableDataset D>
-inline constexpr bool kSharedByLoops = SampleRange<D>&& std::ranges::forward_range<const D>;
+inline constexpr bool kConcurrentlyIterable = SampleRange<D>&& std::ranges::forward_range<const D>;
 
 /// One epoch of a dataset. One thread at a time.
 template <IterableDataset D>
@@ -65,7 +65,7 @@ class SampleReader<D> {
 
   std::optional<Sample> next() {
     if (!std::exchange(begun_, true))
-      if constexpr (kBeginsAnew<D>) dataset_->reset();
+      if constexpr (kRestartable<D>) dataset_->reset();
     return dataset_->next();
   }
 
@@ -78,7 +78,7 @@ class SampleReader<D> {
 template <IterableDataset D>
 requires SampleRange<D>
 class SampleReader<D> {
-  using Range = std::conditional_t<kSharedByLoops<D>, const D, D>;
+  using Range = std::conditional_t<kConcurrentlyIterable<D>, const D, D>;
 
  public:
   using Sample = std::remove_cvref_t<std::ranges::range_reference_t<Range>>;  ///< The type of the samples.

@@ -16,12 +16,12 @@
 namespace lockstep::data {
 
 /// Orders the threads that read: one batch at a time. Safe from any thread.
-class LOCKSTEP_API ReadingTurns {
+class LOCKSTEP_API ReadSequencer {
  public:
-  explicit ReadingTurns(std::int64_t first_batch);
-  ~ReadingTurns();
-  ReadingTurns(const ReadingTurns&) = delete;
-  ReadingTurns& operator=(const ReadingTurns&) = delete;
+  explicit ReadSequencer(std::int64_t first_batch);
+  ~ReadSequencer();
+  ReadSequencer(const ReadSequencer&) = delete;
+  ReadSequencer& operator=(const ReadSequencer&) = delete;
 
   /// Waits until all earlier batches are read. Returns false if a stop is requested or there is nothing more to read.
   bool wait(std::int64_t batch, const std::stop_token& stop);
@@ -48,14 +48,14 @@ class IterableSource {
         drop_last_(drop_last),
         lease_(std::move(lease)),
         reader_(std::move(dataset)),
-        turns_(first_batch) {}
+        sequencer_(first_batch) {}
 
   /// Returns nullopt if a stop was requested, and after the end.
-  auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
+  auto make(const EpochPlan& plan, std::int64_t batch, const MakeContext& context) const {
     std::vector<Sample> samples;
     using Batch = decltype(detail::collated(*collate_, samples, SampleIndices()));
-    if (!turns_.wait(batch, making.stop) || !read(plan, batch, making, samples)) return std::optional<Batch>();
-    making.reads(-1);
+    if (!sequencer_.wait(batch, context.stop) || !read(plan, batch, context, samples)) return std::optional<Batch>();
+    context.reads(-1);
     const RowRange mine = plan.share().rows(std::int64_t(samples.size()));
     const RowRange made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
     std::vector<std::int64_t> numbers(std::size_t(made.count));
@@ -68,24 +68,24 @@ class IterableSource {
   }
 
   /// Rows of a batch that was made, over all processes.
-  std::int64_t rows_in(std::int64_t batch) const { return turns_.rows_in(batch); }
+  std::int64_t rows_in(std::int64_t batch) const { return sequencer_.rows_in(batch); }
 
  private:
   // Returns false if the samples read make no batch.
-  bool read(const EpochPlan& plan, std::int64_t batch, const Making& making, std::vector<Sample>& samples) const {
+  bool read(const EpochPlan& plan, std::int64_t batch, const MakeContext& context, std::vector<Sample>& samples) const {
     const std::int64_t first = batch * plan.batch_size();
     bool ended = true;  // after an error too
     struct Done {
-      ReadingTurns& turns;
+      ReadSequencer& sequencer;
       std::int64_t batch;
       const std::vector<Sample>& samples;
       const bool& ended;
-      ~Done() { turns.done(batch, std::int64_t(samples.size()), ended); }
-    } const done{turns_, batch, samples, ended};
+      ~Done() { sequencer.done(batch, std::int64_t(samples.size()), ended); }
+    } const done{sequencer_, batch, samples, ended};
     for (; number_ < first + plan.batch_size(); ++number_) {
-      if (making.stop.stop_requested()) return false;
+      if (context.stop.stop_requested()) return false;
       std::optional<Sample> sample =
-          detail::read_sample(number_, plan.numbered_generator(number_), making, [this] { return reader_.next(); });
+          detail::read_sample(number_, plan.numbered_generator(number_), context, [this] { return reader_.next(); });
       if (!sample) return !samples.empty() && !drop_last_;
       // samples before first were in earlier batches of a resumed loop
       if (number_ >= first) samples.push_back(*std::move(sample));
@@ -100,7 +100,7 @@ class IterableSource {
   // Used only by the thread whose turn it is to read:
   mutable SampleReader<D> reader_;
   mutable std::int64_t number_ = 0;
-  mutable ReadingTurns turns_;
+  mutable ReadSequencer sequencer_;
 };
 
 }  // namespace lockstep::data

@@ -47,8 +47,8 @@ inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& devi
 /// Erases the dataset's type, so that EpochLoop is compiled once per batch type.
 template <class Source>
 BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source) {
-  return [source = std::move(source)](const EpochPlan& plan, std::int64_t number, const Making& making) {
-    return source->make(plan, number, making);
+  return [source = std::move(source)](const EpochPlan& plan, std::int64_t number, const MakeContext& context) {
+    return source->make(plan, number, context);
   };
 }
 }  // namespace detail
@@ -148,7 +148,7 @@ class DataLoader<D, Collate> {
   Iterator begin() {
     if (!lease_.expired()) detail::throw_two_loops();
     std::shared_ptr<void> lease;
-    if constexpr (!kSharedByLoops<D>) lease_ = lease = std::make_shared<int>();
+    if constexpr (!kConcurrentlyIterable<D>) lease_ = lease = std::make_shared<int>();
     auto source = std::make_shared<const Source>(dataset_, collate_, schedule().next_batch(),
                                                  schedule().options().drop_last, std::move(lease));
     source_ = source;
@@ -167,11 +167,11 @@ class DataLoader<D, Collate> {
 
   /// As for a dataset with a size. Throws InvalidArgument for a dataset that cannot start over, whose samples are gone.
   LoaderState state() const {
-    if constexpr (!kBeginsAnew<D>) detail::throw_no_state();
+    if constexpr (!kRestartable<D>) detail::throw_no_state();
     return schedule().state();
   }
   void load_state(const LoaderState& state) {
-    if constexpr (!kBeginsAnew<D>) detail::throw_no_state();
+    if constexpr (!kRestartable<D>) detail::throw_no_state();
     schedule().load(state);
   }
 
