@@ -14,6 +14,7 @@
 #include "core/context.h"
 #include "core/text.h"
 #include "core/type_name.h"
+#include "nn/training_mode_guard.h"
 
 namespace lockstep::nn {
 namespace {
@@ -88,19 +89,6 @@ class Shapes final : public ForwardObserver {
   std::map<const ModuleBase*, std::string> shapes;
 };
 
-// Restores each module's mode when it is destroyed.
-class KeptModes final : public Visitor {
- public:
-  explicit KeptModes(ModuleBase& module) { module.visit(Path(), *this); }
-  ~KeptModes() override {
-    for (const auto& [module, training] : modes_) module->set_mode(training);
-  }
-  void module(const Path&, ModuleBase& module) override { modes_.emplace_back(&module, module.is_training()); }
-
- private:
-  std::vector<std::pair<ModuleBase*, bool>> modes_;
-};
-
 void write_tree(std::ostream& out, const std::vector<Line>& lines, std::size_t& at) {
   const Line& line = lines[at++];
   const std::string indent(2 * line.depth, ' ');
@@ -154,7 +142,7 @@ std::string detail::summarize(ModuleBase& model, const std::function<void()>& ru
   Shapes shapes;
   std::size_t peak = 0;
   {
-    const KeptModes modes(model);
+    const TrainingModeGuard modes(model);
     const NoGrad guard;
     model.eval();
     std::vector<Tensor> parameters = model.parameters();

@@ -51,15 +51,15 @@ Monitor::Monitor(const char* owner, std::string metric, std::optional<MetricMode
   if (!mode)
     throw InvalidArgument(text("[", owner, "] expected .mode = train::MetricMode::min or train::MetricMode::max for ",
                                metric_,
-                               ", got none: only of losses, accuracy, binary_accuracy, mae and mse is it known which "
-                               "values are better"));
+                               ", got none: only losses, accuracy, binary_accuracy, mae and mse have a default"));
   mode_ = *mode;
   reset();
 }
 
 void Monitor::check(const FitState& fit) const {
   if (metric_.starts_with("validation_") && !fit.has_validation())
-    fit.refuse(text("[monitor] expected, to monitor ", metric_, ", .validation = a loader, got none"));
+    fit.refuse(text("[monitor] the metric is ", metric_,
+                    ", but fit() was given no .validation loader. Give one, or monitor a metric of training"));
 }
 
 bool Monitor::improves(double value, std::int64_t epoch) {

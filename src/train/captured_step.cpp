@@ -27,7 +27,7 @@ namespace lockstep::train::detail {
 namespace {
 
 // The thread's and the process's settings that a step depends on, besides its StepParts.
-struct Surroundings {
+struct CaptureEnvironment {
   std::vector<Device> gpus = visible_gpus();
   std::shared_ptr<DeviceSet> devices = accelerators();
   std::array<std::int8_t, Context::kMostDevices> streams = context().streams;
@@ -35,7 +35,7 @@ struct Surroundings {
   std::optional<DType> autocast = autocast_dtype();
 
   const char* change() const {
-    const Surroundings now;
+    const CaptureEnvironment now;
     if (now.devices != devices || now.gpus != gpus) return "the GPUs";
     if (now.streams != streams) return "the current streams";
     if (now.records != records) return "whether gradients are recorded";
@@ -46,14 +46,14 @@ struct Surroundings {
 struct Captured {
   std::vector<Tensor> inputs;
   Tensor output;
-  Surroundings surroundings;
+  CaptureEnvironment environment;
   StepParts parts;
   std::unique_ptr<StepValues> values;
   std::optional<Graph> graph;  // last: destroyed first, since it uses the others
 
   // Names the dependency that has changed since the capture; null if none has.
   const char* change() {
-    if (const char* const what = surroundings.change()) return what;
+    if (const char* const what = environment.change()) return what;
     if (graph->has_failed()) return "a communicator, which has failed";
     return parts.change();
   }
@@ -119,8 +119,9 @@ bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
   const bool missed_before = std::exchange(has_missed, change != nullptr);
   if (!change) return true;
   if (!std::exchange(has_told, true))
-    std::cerr << text("[CapturedStep] since the step was captured this has changed: ", change,
-                      ". The step is taken eagerly, and captured anew if need be\n");
+    std::cerr << text("[CapturedStep] changed after the capture: ", change,
+                      ". This step runs eagerly; the step is captured again if the next one differs too (reported "
+                      "once)\n");
   if (missed_before) {
     captured.reset();
     steps = 1;
@@ -158,7 +159,7 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
     own.autocast = nullptr;
     const ContextScope scope(own);
     std::optional<Autocast> region;
-    if (made.surroundings.autocast) region.emplace(*made.surroundings.autocast);
+    if (made.environment.autocast) region.emplace(*made.environment.autocast);
     GraphCapture capture;
     try {
       made.output = eagerly(step, made.inputs);

@@ -3,19 +3,20 @@
 #include <lockstep/train/trainer.h>
 
 #include "core/text.h"
+#include "nn/training_mode_guard.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 
 namespace lockstep::train::detail {
 
-struct Evaluating::Kept {
-  explicit Kept(nn::ModuleBase& module) : modes(module) { module.eval(); }
-  ModesKept modes;
+struct EvalModeGuard::State {
+  explicit State(nn::ModuleBase& module) : modes(module) { module.eval(); }
+  nn::TrainingModeGuard modes;
   NoGrad guard;
 };
 
-Evaluating::Evaluating(nn::ModuleBase& module) : kept_(std::make_unique<Kept>(module)) {}
-Evaluating::~Evaluating() = default;
+EvalModeGuard::EvalModeGuard(nn::ModuleBase& module) : state_(std::make_unique<State>(module)) {}
+EvalModeGuard::~EvalModeGuard() = default;
 
 void check_loader_share(const LoaderHandle& loader, const data::BatchShare& expected) { check_share(loader, expected); }
 
@@ -28,12 +29,12 @@ std::map<std::string, double> means_over_all(const World& world, Metrics& metric
 }
 
 void refuse_prediction(const World& world) {
-  throw InvalidArgument(text("[trainer] expected, to predict, a process alone, got one of ", world.size(),
-                             ", which has its own rows only: predict with a Trainer without a world"));
+  throw InvalidArgument(text("[trainer] expected a single process for predict(), got ", world.size(),
+                             ", each of which has only its own rows: predict with a Trainer without a world"));
 }
 
 void refuse_further_objectives() {
-  throw InvalidArgument("[find_lr] expected a loss and its optimizer, got further ones in .also");
+  throw InvalidArgument("[find_lr] expected one loss and its optimizer, got further ones in .also: leave it empty");
 }
 
 }  // namespace lockstep::train::detail

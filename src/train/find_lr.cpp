@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "distributed/same_lines.h"
+#include "nn/training_mode_guard.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 
@@ -32,8 +33,8 @@ void expect_in(bool holds, const char* expected, double got) {
 }  // namespace
 
 // The state to restore after the sweep.
-struct LRSweep::Kept {
-  Kept(const TrainerOptions& options, nn::ModuleBase& module, optim::Optimizer& optimizer, const LoaderHandle& of)
+struct LRSweep::SavedState {
+  SavedState(const TrainerOptions& options, nn::ModuleBase& module, optim::Optimizer& optimizer, const LoaderHandle& of)
       : loader(of),
         modes(module),
         model(cloned(module.state_dict())),
@@ -46,7 +47,7 @@ struct LRSweep::Kept {
     if (options.precision == Precision::float16) scaler.emplace();
   }
 
-  void give_back(nn::ModuleBase& module, optim::Optimizer& optimizer) {
+  void restore(nn::ModuleBase& module, optim::Optimizer& optimizer) {
     const NoGrad guard;
     optimizer.zero_grad();
     for (auto& [parameter, values] : parameters) parameter.copy_(values.to(parameter.device()));
@@ -58,7 +59,7 @@ struct LRSweep::Kept {
   }
 
   const LoaderHandle& loader;
-  const ModesKept modes;
+  const nn::TrainingModeGuard modes;
   const StateDict model, optimizer_state;
   const GeneratorState random;
   // of the optimizer, possibly including parameters outside the module
@@ -70,7 +71,7 @@ struct LRSweep::Kept {
 LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module,
                  optim::Optimizer& optimizer, const LoaderHandle& loader, const data::BatchShare& share)
     : options_(options), how_(how), module_(module), optimizer_(optimizer) {
-  alike(options.parallel.world, "the beginning of find_lr", [&] {
+  require_equal_in_all(options.parallel.world, "the beginning of find_lr", [&] {
     expect_in(how.min_lr > 0, "min_lr above 0", how.min_lr);
     expect_in(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "max_lr above min_lr", how.max_lr);
     expect_in(how.num_training >= 2, "num_training of at least 2", double(how.num_training));
@@ -82,20 +83,20 @@ LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::Mo
     return text("min_lr ", exact(how.min_lr), "\nmax_lr ", exact(how.max_lr), "\nnum_training ", how.num_training,
                 "\nearly_stop_threshold ", exact(how.early_stop_threshold), "\nbeta ", exact(how.beta), '\n');
   });
-  draw_as_first(options.parallel.world);
-  kept_ = std::make_unique<Kept>(options, module, optimizer, loader);
+  broadcast_generator(options.parallel.world);
+  saved_ = std::make_unique<SavedState>(options, module, optimizer, loader);
 }
 
 // After an error the state is restored as far as possible.
 LRSweep::~LRSweep() {
-  if (!kept_) return;
+  if (!saved_) return;
   try {
-    kept_->give_back(module_, optimizer_);
+    saved_->restore(module_, optimizer_);
   } catch (...) {
   }
 }
 
-Tensor LRSweep::scaled(const Tensor& loss) const { return kept_->scaler ? kept_->scaler->scale(loss) : loss; }
+Tensor LRSweep::scaled(const Tensor& loss) const { return saved_->scaler ? saved_->scaler->scale(loss) : loss; }
 
 double LRSweep::rate(std::int64_t step) const {
   return how_.min_lr * std::pow(how_.max_lr / how_.min_lr, double(step) / double(how_.num_training - 1));
@@ -112,11 +113,14 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
     const std::int64_t before = step_;
     train_epoch(metrics, hooks);
     if (step_ == before && !is_over_)
-      throw InvalidArgument("[find_lr] expected a loader that begins anew, got no batch");
+      throw InvalidArgument(
+          step_ == 0 ? "[find_lr] expected a loader of at least one batch, got none"
+                     : "[find_lr] the loader has no batches in its second pass. Use a loader that can be iterated "
+                       "again, such as data::DataLoader");
   }
   found_.suggestion = suggestion();
-  kept_->give_back(module_, optimizer_);
-  kept_.reset();
+  saved_->restore(module_, optimizer_);
+  saved_.reset();
   return std::move(found_);
 }
 
@@ -124,7 +128,7 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
 void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
   std::vector<MeanSum> own;  // empty if this process had no rows
-  if (!metrics.empty()) own = metrics.take().wait_for_sums();
+  if (!metrics.empty()) own = metrics.snapshot_and_reset().wait_for_sums();
   const auto sums = over_all_rows(options_.parallel.world, {.training = std::move(own)}).training;
   const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
   if (mean != sums.end() && mean->weight == 0) {  // only padding
@@ -145,11 +149,11 @@ void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   least_ = step_ == 0 ? smoothed : std::min(least_, smoothed);
   is_over_ = !std::isfinite(loss) || has_risen || ++step_ == how_.num_training;
   if (is_over_) return;
-  if (kept_->scaler) kept_->scaler->unscale_(optimizer_);
+  if (saved_->scaler) saved_->scaler->unscale_(optimizer_);
   clip_gradients(options_, optimizer_);
-  if (kept_->scaler) {
-    kept_->scaler->step(optimizer_);
-    kept_->scaler->update();
+  if (saved_->scaler) {
+    saved_->scaler->step(optimizer_);
+    saved_->scaler->update();
   } else {
     optimizer_.step();
   }

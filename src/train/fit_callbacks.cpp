@@ -48,7 +48,7 @@ void FitState::refuse(const std::string& message) const {
 }
 
 void FitState::on_first_process(const char* what, const std::function<void()>& write) const {
-  detail::together(world(), what, [&] {
+  detail::all_or_throw(world(), what, [&] {
     if (world().is_first()) write();
     return std::string();
   });
@@ -68,14 +68,14 @@ void FitLoop::check_callbacks() const {
           text("[trainer] expected callbacks with state under different names, got ", callback.name(), " twice"));
 }
 
-void FitLoop::tell(void (Callback::*turn)(FitState&)) {
+void FitLoop::call_callbacks(void (Callback::*turn)(FitState&)) {
   for (Callback& callback : parts_.callbacks) (callback.*turn)(state_);
 }
 
 void FitLoop::agree_to_stop() {
   if (world_.size() > 1 && !parts_.callbacks.empty()) {
     for (const std::string& asks :
-         together(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
+         all_or_throw(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
       is_stopping_ = is_stopping_ || !asks.empty();
     return;
   }
@@ -107,7 +107,8 @@ void FitLoop::load_callbacks(const StateDict& states) {
     for (const auto& [key, tensor] : states)
       if (!known.contains(key))
         throw InvalidArgument(
-            text("[trainer] expected the callbacks that the checkpoint goes on with, got none for ", key));
+            text("[trainer] the checkpoint has callback state ", key,
+                 ", but no callback with that name() is in .callbacks. Add it, or start in a new folder"));
   } catch (...) {
     for (const auto& [callback, state] : before) callback->load_state_dict(state);
     throw;

@@ -79,7 +79,7 @@ void FitLoop::save() {
   Checkpoint checkpoint;
   checkpoint.put("model", parts_.module.state_dict());
   for (std::size_t i = 0; i < parts_.trained.size(); ++i) {
-    const Trained& trained = parts_.trained[i];
+    const TrainedObjective& trained = parts_.trained[i];
     checkpoint.put(section("optimizer", trained.name), trained.optimizer.state_dict());
     if (trained.schedule) checkpoint.put(section("schedule", trained.name), trained.schedule->state_dict());
     if (!scalers_.empty()) checkpoint.put(section("grad_scaler", trained.name), scalers_[i].state_dict());
@@ -97,7 +97,7 @@ void FitLoop::save() {
   checkpoint.put("metrics", sums);
   if (!epoch_sums_.empty()) checkpoint.put("epoch_metrics", state_of(epoch_sums_));
   checkpoint.put("history", history_.state_dict());
-  together(world_, "writing a checkpoint", [&] {
+  all_or_throw(world_, "writing a checkpoint", [&] {
     if (world_.is_first()) folder_->save(step_, checkpoint);
     return std::string();
   });
@@ -135,10 +135,11 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
       if (schedule)
         take_state(*schedule, checkpoint.tensors(name));
       else if (checkpoint.contains(name))
-        throw InvalidArgument(text("[trainer] expected the ", what, " that the checkpoint goes on with, got none"));
+        throw InvalidArgument(text("[trainer] the checkpoint has state for the ", what,
+                                   ", but fit() was given none. Pass the same ", what, " as in the first run"));
     };
     for (std::size_t i = 0; i < parts_.trained.size(); ++i) {
-      const Trained& trained = parts_.trained[i];
+      const TrainedObjective& trained = parts_.trained[i];
       take_state(trained.optimizer, checkpoint.tensors(section("optimizer", trained.name)));
       const std::string scaler = section("grad_scaler", trained.name);
       if (!scalers_.empty() && checkpoint.contains(scaler)) take_state(scalers_[i], checkpoint.tensors(scaler));
@@ -158,14 +159,14 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
 void FitLoop::open_folder() {
   const CheckpointFolderOptions options = {.keep = options_.checkpoint.keep};
   std::optional<ResumePoint> point;
-  const std::string chosen = together(world_, "choosing a checkpoint", [&] {
+  const std::string chosen = all_or_throw(world_, "choosing a checkpoint", [&] {
     if (!world_.is_first()) return std::string();
     folder_.emplace(options_.checkpoint.folder, options);
     if (options_.checkpoint.resume) point = newest_intact(*folder_, options_.checkpoint.strict);
     return point ? described(*point) : std::string();
   })[0];
   if (chosen.empty()) return;
-  alike(world_, "reading a checkpoint", [&] {
+  require_equal_in_all(world_, "reading a checkpoint", [&] {
     if (!world_.is_first()) {
       folder_.emplace(options_.checkpoint.folder, options);
       point = point_described(*folder_, chosen);
@@ -174,14 +175,14 @@ void FitLoop::open_folder() {
   });
   if (world_.is_first())
     for (const std::string& note : point->passed_over) std::cerr << "[trainer] " + note + '\n';
-  together(world_, "taking over a checkpoint", [&] {
-    take_over(*point);
+  all_or_throw(world_, "taking over a checkpoint", [&] {
+    resume_from(*point);
     return std::string();
   });
   progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
 }
 
-void FitLoop::take_over(const ResumePoint& point) {
+void FitLoop::resume_from(const ResumePoint& point) {
   const Checkpoint& checkpoint = point.checkpoint;
   const auto random = checkpoint.generator("random");  // read first: throws, if it is missing, before the model changes
   const std::int64_t begun = point.epoch + (point.step_in_epoch > 0);

@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "distributed/same_lines.h"
+#include "nn/training_mode_guard.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 
@@ -38,8 +39,8 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
       state_(*this),
       metrics_(device),
       progress_(world_.is_first() ? options.progress : ProgressOptions{.out = nullptr}) {
-  for (const Trained& trained : parts.trained) losses_.push_back(name_of_loss(trained.name));
-  alike(world_, "the beginning of training", [this] {
+  for (const TrainedObjective& trained : parts.trained) losses_.push_back(name_of_loss(trained.name));
+  require_equal_in_all(world_, "the beginning of training", [this] {
     check_parts();
     return settings();
   });
@@ -49,11 +50,11 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
 
 void FitLoop::check_parts() const {
   std::set<std::string> names;
-  for (const Trained& trained : parts_.trained) {
+  for (const TrainedObjective& trained : parts_.trained) {
     check_optimizer(trained.optimizer, parts_.module, !options_.checkpoint.folder.empty());
     if (!names.insert(trained.name).second || trained.name.find('.') != std::string::npos)
       throw InvalidArgument(
-          text("[trainer] expected in .also names without a dot, each once, got \"", trained.name, '"'));
+          text("[trainer] expected different names without a dot in .also, got \"", trained.name, '"'));
   }
   check_loader(parts_.training, !options_.checkpoint.folder.empty());
   check_share(parts_.training, parts_.share);
@@ -64,22 +65,25 @@ void FitLoop::check_parts() const {
 }
 
 void FitLoop::check_schedules() const {
-  for (const Trained& trained : parts_.trained)
+  for (const TrainedObjective& trained : parts_.trained)
     if (trained.schedule && &trained.schedule->optimizer() != &trained.optimizer)
-      throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+      throw InvalidArgument(
+          "[trainer] the schedule was made for another optimizer. Make it from the one in .optimizer");
   if (!parts_.plateau) return;
-  const Trained& first = parts_.trained.front();
+  const TrainedObjective& first = parts_.trained.front();
   if (&parts_.plateau->optimizer() != &first.optimizer)
-    throw InvalidArgument("[trainer] expected a plateau of the optimizer that trains, got one of another");
+    throw InvalidArgument("[trainer] the plateau was made for another optimizer. Make it from the one in .optimizer");
   if (first.schedule)
-    throw InvalidArgument("[trainer] expected a schedule or a plateau, got both, of which each sets the rate");
+    throw InvalidArgument(
+        "[trainer] expected .schedule or .plateau, got both, and each sets the learning rate: give one");
   if (const auto mode = known_mode(parts_.plateau_monitor); mode && *mode != parts_.plateau->mode())
     throw InvalidArgument(text("[trainer] expected a plateau with .mode = optim::MetricMode::",
                                *mode == optim::MetricMode::min ? "min" : "max", " to monitor ", parts_.plateau_monitor,
                                ", got the other one"));
   if (parts_.plateau_monitor.starts_with("validation_") && !parts_.has_validation)
     throw InvalidArgument(
-        text("[trainer] expected, to monitor ", parts_.plateau_monitor, ", .validation = a loader, got none"));
+        text("[trainer] .plateau_monitor is ", parts_.plateau_monitor,
+             ", but fit() was given no .validation loader. Give one, or monitor a metric of training"));
 }
 
 std::string FitLoop::settings() const {
@@ -106,27 +110,27 @@ void FitLoop::expect_steps_from(std::int64_t batch) {
 }
 
 History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
-  draw_as_first(world_);
+  broadcast_generator(world_);
   if (!options_.checkpoint.folder.empty()) {
     open_folder();
     for (const std::string& note : parts_.notes) history_.add_note(note);
   }
-  const ModesKept modes(parts_.module);
+  const nn::TrainingModeGuard modes(parts_.module);
   if (!parts_.module.is_training()) parts_.module.train();
-  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();
+  for (const TrainedObjective& trained : parts_.trained) trained.optimizer.zero_grad();
   running_epoch_ = epoch_ + 1;
-  tell(&Callback::on_fit_begin);
+  call_callbacks(&Callback::on_fit_begin);
   agree_to_stop();
-  const StepHooks hooks = {.begin = [this] { tell(&Callback::on_step_begin); },
+  const StepHooks hooks = {.begin = [this] { call_callbacks(&Callback::on_step_begin); },
                            .update = [this](std::size_t objective, const Tensor& factor) { update(objective, factor); },
                            .end = [this] { return end_step(); }};
   while (epoch_ < options_.max_epochs && !is_stopping_) {
     running_epoch_ = epoch_ + 1;
-    tell(&Callback::on_epoch_begin);
+    call_callbacks(&Callback::on_epoch_begin);
     train_epoch(metrics_, hooks);
     if (step_in_epoch_ == 0)
-      throw InvalidArgument(
-          text("[trainer] expected a loader that begins anew in each epoch, got no batch in epoch ", epoch_ + 1));
+      throw InvalidArgument(text("[trainer] the loader has no batches in epoch ", epoch_ + 1,
+                                 ". Use a loader that can be iterated again, such as data::DataLoader"));
     if (is_stopping_ && !is_last_step_of_epoch())
       end_early();
     else
@@ -135,7 +139,7 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   if (is_stopping_)
     progress_.note(text("stopped ", step_in_epoch_ > 0 ? text("in epoch ", epoch_ + 1) : text("after epoch ", epoch_),
                         ", step ", step_, ": ", stop_reason_));
-  tell(&Callback::on_fit_end);
+  call_callbacks(&Callback::on_fit_end);
   return std::move(history_);
 }
 
@@ -151,7 +155,7 @@ void FitLoop::update(std::size_t objective, const Tensor& factor) {
     scalers_[objective].update();
   }
   // a loss may reach others' parameters
-  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();
+  for (const TrainedObjective& trained : parts_.trained) trained.optimizer.zero_grad();
 }
 
 bool FitLoop::end_step() {
@@ -161,7 +165,7 @@ bool FitLoop::end_step() {
   if (divides(options_.log_every, step_) && !is_last_step_of_epoch()) row_ = new_row();
   step_schedules(ScheduleStep::step);
   progress_.step(point());
-  tell(&Callback::on_step_end);
+  call_callbacks(&Callback::on_step_end);
   if (world_.size() == 1) is_stopping_ = asks_to_stop_;
   if (divides(options_.checkpoint.every_steps, step_) && !is_last_step_of_epoch()) save();
   return !is_stopping_ || is_last_step_of_epoch();
@@ -169,7 +173,7 @@ bool FitLoop::end_step() {
 
 void FitLoop::step_schedules(ScheduleStep turn) {
   if (parts_.schedule_step != turn) return;
-  for (const Trained& trained : parts_.trained)
+  for (const TrainedObjective& trained : parts_.trained)
     if (trained.schedule) trained.schedule->step();
 }
 
@@ -185,8 +189,8 @@ void FitLoop::end_epoch(const Validate& validate) {
   row_ = new_row();
   row_->at.ends_epoch = true;
   finish_row(validated(validate));
-  if (validate) tell(&Callback::on_validation_end);
-  tell(&Callback::on_epoch_end);
+  if (validate) call_callbacks(&Callback::on_validation_end);
+  call_callbacks(&Callback::on_epoch_end);
   if (parts_.plateau) parts_.plateau->step(state_.metric(parts_.plateau_monitor));
   step_schedules(ScheduleStep::epoch);
   ++epoch_;
@@ -210,8 +214,8 @@ void FitLoop::end_early() {
 
 std::vector<MeanSum> FitLoop::validated(const Validate& validate) {
   if (!validate) return {};
-  tell(&Callback::on_validation_begin);
-  const ModesKept modes(parts_.module);
+  call_callbacks(&Callback::on_validation_begin);
+  const nn::TrainingModeGuard modes(parts_.module);
   parts_.module.eval();
   const NoGrad guard;
   Metrics metrics(device_);
@@ -220,7 +224,7 @@ std::vector<MeanSum> FitLoop::validated(const Validate& validate) {
   const std::optional<std::int64_t> batches =
       parts_.validation.size ? std::optional(parts_.validation.size()) : std::nullopt;
   validate(metrics, [&] { progress_.validation(point(), ++batch, batches); });
-  auto sums = metrics.empty() ? std::vector<MeanSum>() : metrics.take().wait_for_sums();
+  auto sums = metrics.empty() ? std::vector<MeanSum>() : metrics.snapshot_and_reset().wait_for_sums();
   progress_.end_validation();
   return sums;
 }
@@ -229,7 +233,7 @@ FitLoop::Row FitLoop::new_row() {
   return {.at = point(),
           .seconds = std::round(seconds() * 1000) / 1000,
           .lr = lr_,
-          .means = metrics_.empty() ? std::nullopt : std::optional(metrics_.take())};
+          .means = metrics_.empty() ? std::nullopt : std::optional(metrics_.snapshot_and_reset())};
 }
 
 void FitLoop::finish_row(std::vector<MeanSum> validation) {

@@ -25,15 +25,17 @@ void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, 
       any = any || trained;
       if (!trained && has_folder)
         throw InvalidArgument(
-            text("[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, "
-                 "got one of shape ",
-                 parameter.sizes(), " beside them: make it a member"));
+            text("[trainer] checkpoints save only the module's parameters, but the optimizer also has one of shape ",
+                 parameter.sizes(), ". Add it to the module's members()"));
       if (!trained && parameter.impl()->references == 1)
-        throw InvalidArgument(text("[trainer] expected an optimizer of parameters that somebody has, got one of shape ",
-                                   parameter.sizes(),
-                                   " that the module lost before: make the optimizer after the module is complete"));
+        throw InvalidArgument(text("[trainer] the optimizer holds a parameter of shape ", parameter.sizes(),
+                                   " that the module no longer has (it was replaced after the optimizer was made). "
+                                   "Make the optimizer after the last change to the module"));
     }
-  if (!any) throw InvalidArgument("[trainer] expected an optimizer of the module's parameters, got one of others");
+  if (!any)
+    throw InvalidArgument(
+        "[trainer] none of the optimizer's parameters belong to the module. Was it made from a copy? Use "
+        "optim::SGD(net.parameters(), ...) with the module given to fit()");
 }
 
 void check_loader(const LoaderHandle& training, bool has_folder) {
@@ -41,7 +43,9 @@ void check_loader(const LoaderHandle& training, bool has_folder) {
     throw InvalidArgument("[trainer] expected a loader of at least one batch, got none");
   if (!has_folder) return;
   if (!training.state)
-    throw InvalidArgument("[trainer] expected a loader with state() and load_state() for checkpoints");
+    throw InvalidArgument(
+        "[trainer] expected a loader with state() and load_state() for checkpoints, got one without: "
+        "use data::DataLoader, or leave checkpoint.folder empty");
   training.state();  // throws for a loader that cannot start over
 }
 

@@ -14,19 +14,19 @@ namespace lockstep::train::detail {
 StepMean::StepMean(std::vector<std::int64_t> rows)
     : rows_(std::move(rows)), all_rows_(double(std::reduce(rows_.begin(), rows_.end()))) {}
 
-Tensor StepMean::root(const Loss& loss) {
+Tensor StepMean::weighted_loss(const Loss& loss) {
   const double rows = double(rows_[next_]);
   const Tensor* const mean = std::get_if<Tensor>(&loss);
   if (next_++ > 0 && (mean != nullptr) == expected_.defined())
     throw InvalidArgument(
         "[trainer] expected the losses of a step's batches to be all tensors or all a WeightedMean, got both");
-  if (!mean) return root_of(std::get<WeightedMean>(loss), rows);
+  if (!mean) return weighted_loss(std::get<WeightedMean>(loss), rows);
   return rows_.size() == 1 ? *mean : *mean * (rows / all_rows_);
 }
 
 // Dividing by the expected weight gives gradients the scale of the mean from the first batch on, which suits the range
 // of 16-bit gradients. If the weight is 0, the sum and its gradient are 0.
-Tensor StepMean::root_of(const WeightedMean& loss, double rows) {
+Tensor StepMean::weighted_loss(const WeightedMean& loss, double rows) {
   {
     const NoGrad guard;
     if (!expected_.defined())

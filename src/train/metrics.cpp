@@ -78,8 +78,9 @@ void Metrics::add(std::string_view name, const WeightedMean& mean) {
   ++sum.additions;
 }
 
-PendingMeans Metrics::take() {
-  if (empty()) throw InvalidArgument("[metrics] expected at least one mean to take, got none");
+PendingMeans Metrics::snapshot_and_reset() {
+  if (empty())
+    throw InvalidArgument("[metrics] snapshot_and_reset(): expected at least one mean, got none: call add() first");
   const NoGrad guard;
   std::vector<std::string> names;
   std::vector<double> weights;

@@ -151,17 +151,18 @@ std::vector<MeanSum> get_sums(Packed& packed) {
 
 }  // namespace
 
-std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f) {
+std::vector<std::string> all_or_throw(const World& world, const char* what, const std::function<std::string()>& f) {
   return exchanged(world, what, f, [](const std::vector<std::string>&) {});
 }
 
-std::vector<std::string> alike(const World& world, const char* what, const std::function<std::string()>& f) {
+std::vector<std::string> require_equal_in_all(const World& world, const char* what,
+                                              const std::function<std::string()>& f) {
   return exchanged(world, what, f, [&](const std::vector<std::string>& results) {
     expect_same_lines("[trainer] expected the same in all processes", world, results);
   });
 }
 
-void draw_as_first(const World& world) {
+void broadcast_generator(const World& world) {
   if (world.size() == 1) return;
   GeneratorState generator = current_generator();
   const std::string first = world.from_first(

@@ -15,14 +15,15 @@ namespace lockstep::train::detail {
 /// Returns f's results of all processes, by rank. If f throws in any process, all throw: that process its own
 /// exception, the others that of the lowest failing rank, with its rank and host. IoError, FormatError and
 /// InvalidArgument keep their type; anything else becomes CollectiveError.
-std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f);
+std::vector<std::string> all_or_throw(const World& world, const char* what, const std::function<std::string()>& f);
 
-/// Like together(), but f returns lines that must be equal in all processes; otherwise all throw InvalidArgument with
-/// the first line that differs.
-std::vector<std::string> alike(const World& world, const char* what, const std::function<std::string()>& f);
+/// Like all_or_throw(), but f returns lines that must be equal in all processes; otherwise all throw InvalidArgument
+/// with the first line that differs.
+std::vector<std::string> require_equal_in_all(const World& world, const char* what,
+                                              const std::function<std::string()>& f);
 
 /// Gives this thread the random sequence of process 0.
-void draw_as_first(const World& world);
+void broadcast_generator(const World& world);
 
 /// The content of a row of the history: sums over rows, and the time.
 struct Report {

@@ -14,14 +14,14 @@ namespace lockstep::train::detail {
 namespace {
 
 // Replaces parameters and buffers on lost devices by zeros on another device. Handles to them stay valid.
-class LeavesLostDevices final : public nn::Visitor {
+class MoveOffLostDevices final : public nn::Visitor {
  public:
-  explicit LeavesLostDevices(Device to) : to_(to) {}
+  explicit MoveOffLostDevices(Device to) : to_(to) {}
 
  private:
-  void parameter(const nn::Path&, nn::Parameter& value) override { leave(value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { leave(value); }
-  void leave(nn::State& value) const {
+  void parameter(const nn::Path&, nn::Parameter& value) override { move_off(value); }
+  void buffer(const nn::Path&, nn::Buffer& value) override { move_off(value); }
+  void move_off(nn::State& value) const {
     if (value.defined() && is_lost(value.device()))
       value.reset(zeros(value.sizes(), {.dtype = value.dtype(), .device = to_}));
   }
@@ -53,7 +53,7 @@ void Recovery::go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimiz
   notes_.push_back(text("lost ", names(lost), ": ", message_of_current_error(),
                         "; going on from the newest checkpoint with ", names(left)));
   std::cerr << text("[trainer] ", notes_.back(), '\n');
-  LeavesLostDevices visitor(left.front());
+  MoveOffLostDevices visitor(left.front());
   module.visit(nn::Path(), visitor);
   for (optim::Optimizer* const optimizer : optimizers) optimizer->reset_state();
   options_.checkpoint.resume = true;

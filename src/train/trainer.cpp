@@ -31,7 +31,7 @@ std::vector<Device> first_gpus(int count) {
 
 std::vector<Device> chosen_devices(const TrainerOptions& options) {
   if (options.num_gpus && !options.devices.empty()) refuse("num_gpus or devices", "both");
-  if (!options.parallel.device_ids.empty()) refuse("the devices in devices", "parallel.device_ids");
+  if (!options.parallel.device_ids.empty()) refuse("the devices in .devices or .num_gpus", ".parallel.device_ids");
   if (options.num_gpus) return first_gpus(*options.num_gpus);
   if (options.devices.empty()) return try_all_gpus();
   for (auto device = options.devices.begin(); device != options.devices.end(); ++device) {
@@ -57,9 +57,9 @@ void check(const TrainerOptions& options) {
   check("checkpoint.every_epochs", options.checkpoint.every_epochs, 0);
   check("checkpoint.keep", options.checkpoint.keep, 0);
   if (options.on_lost_device == OnLostDevice::resume && options.checkpoint.folder.empty())
-    refuse("checkpoint.folder, to go on from after the loss of a device", "none");
+    refuse("checkpoint.folder with on_lost_device = resume", "none");
   if (options.on_lost_device == OnLostDevice::resume && options.parallel.world.size() > 1)
-    refuse("on_lost_device = stop with several processes, which go on by being started again",
+    refuse("on_lost_device = stop with several processes (start the job again to resume)",
            text("resume with ", options.parallel.world.size(), " processes"));
   if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
 }
@@ -105,7 +105,8 @@ std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std:
   const auto is_other = [&](const std::string& part) { return part.size() != bytes.size(); };
   const std::vector<std::string> of_each =
       world.agree(bytes, "rows of the batches of a step", [&](const std::vector<std::string>& parts) {
-        if (std::ranges::any_of(parts, is_other)) refuse("as many batches in an epoch in all processes", "others");
+        if (std::ranges::any_of(parts, is_other))
+          refuse("equally many batches in an epoch of each process", "different numbers");
       });
   std::vector<std::int64_t> all(mine.size());
   for (const std::string& part : of_each) {
@@ -117,11 +118,13 @@ std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std:
 }
 
 void refuse_second_loss(const std::string& name) {
-  refuse("metrics of other names than the loss that the function returns", text("another one named \"", name, '"'));
+  throw InvalidArgument(text("[trainer] the loss function added a metric named \"", name,
+                             "\", which is the name of the loss that it returns. Give the metric another name"));
 }
 void refuse_changed_batch() {
-  refuse("batches that keep their values until the step that they are part of, where several make one",
-         "one that the loader has changed meanwhile");
+  throw InvalidArgument(
+      "[trainer] a batch was changed in place before its step, which keeps .accumulate batches. Make new tensors for "
+      "each batch of the loader");
 }
 
 }  // namespace detail
@@ -136,7 +139,7 @@ Trainer::Trainer(TrainerOptions options) : options_(std::move(options)) {
   check(options_);
   devices_ = chosen_devices(options_);
   if (options_.parallel.world.size() > 1 && devices_.front().is_cpu() && !visible_gpus().empty())
-    refuse("GPUs with several processes, where there are GPUs", "the CPU");
+    refuse("GPUs with several processes, since this machine has GPUs", "the CPU");
 }
 
 }  // namespace lockstep::train

@@ -39,7 +39,11 @@ void trains(const Arguments& arguments) {
   const train::Trainer trainer(options);
   world.barrier("greeting");
   say(world, text("pid ", ::getpid()));
-  FitJob job({.batch_size = 6, .validates = true, .norm_and_dropout = true, .share = trainer.share(), .sums = true});
+  FitJob job({.batch_size = 6,
+              .validates = true,
+              .norm_and_dropout = true,
+              .share = trainer.share(),
+              .uses_sum_loss = true});
   const train::History history = job.fit(options);
   say(world, text("trained ", history.column("step").back().value(), " steps"));
 }
@@ -104,15 +108,15 @@ void disagrees(const Arguments& arguments) {
   const bool is_last = world.rank().value() == world.size() - 1;
   const SimulatedDevices simulated({.count = 2});
   if (what == "model") DataParallel model(nn::Linear(2, is_last ? 4 : 3), {.device_ids = {0}, .world = world});
-  SmallJob([&](const World&, Ways& ways) {
-    ways.trainer.parallel.world = world;
-    ways.trainer.devices = {Device::cuda(0)};
-    if (what == "max_epochs" && is_last) ways.trainer.max_epochs = 4;
-    if (what == "devices" && is_last) ways.trainer.devices.push_back(Device::cuda(1));
-    if (what == "batches" && is_last) ways.rows = 24;
-    if (what == "loss" && world.is_first()) ways.factor = [](std::int64_t) { return NAN; };
-    if (what == "rate" && is_last) ways.lr = 0.2;
-    if (what == "disk") ways.trainer.checkpoint.folder = "/dev/full/run";
+  SmallJob([&](const World&, JobSettings& settings) {
+    settings.trainer.parallel.world = world;
+    settings.trainer.devices = {Device::cuda(0)};
+    if (what == "max_epochs" && is_last) settings.trainer.max_epochs = 4;
+    if (what == "devices" && is_last) settings.trainer.devices.push_back(Device::cuda(1));
+    if (what == "batches" && is_last) settings.rows = 24;
+    if (what == "loss" && world.is_first()) settings.factor = [](std::int64_t) { return NAN; };
+    if (what == "rate" && is_last) settings.lr = 0.2;
+    if (what == "disk") settings.trainer.checkpoint.folder = "/dev/full/run";
   })(joined);
 }
 

@@ -149,7 +149,7 @@ TEST(EarlyStopping, KnowsWhichValuesOfLossesAndNamedMetricsAreBetter) {
 TEST(EarlyStopping, RefusesAMetricOfWhichNobodySaysWhichValuesAreBetter) {
   const auto refusal = [](const std::string& owner, const std::string& column) {
     return "[" + owner + "] expected .mode = train::MetricMode::min or train::MetricMode::max for " + column +
-           ", got none: only of losses, accuracy, binary_accuracy, mae and mse is it known which values are better";
+           ", got none: only losses, accuracy, binary_accuracy, mae and mse have a default";
   };
   for (const char* column : {"validation_score", "accuracy", "lr", "validation_loss_ratio", "validation_f1"}) {
     EXPECT_EQ(thrown<InvalidArgument>([&] { EarlyStopping({.monitor = column}); }), refusal("EarlyStopping", column));
@@ -245,8 +245,10 @@ TEST(Callbacks, RefuseAMetricThatThereIsNot) {
             "validation_score, got validation_accuracy");
   FitJob job({.callbacks = {unset}});
   const auto before = job.parameters();
-  EXPECT_EQ(thrown<InvalidArgument>([&] { job.fit({.num_gpus = 0, .progress = kSilent}); }),
-            "[monitor] expected, to monitor validation_loss, .validation = a loader, got none");
+  EXPECT_EQ(
+      thrown<InvalidArgument>([&] { job.fit({.num_gpus = 0, .progress = kSilent}); }),
+      "[monitor] the metric is validation_loss, but fit() was given no .validation loader. Give one, or monitor a "
+      "metric of training");
   EXPECT_EQ(job.parameters(), before);
 }
 
@@ -262,8 +264,9 @@ TEST(Callbacks, RefuseTwoStatesOfOneNameAndStateOfNobody) {
   EXPECT_EQ(thrown<InvalidArgument>([&] {
               Scripted({1, 2}).fit({}, options);
             }),
-            "[trainer] expected the callbacks that the checkpoint goes on with, got none for "
-            "EarlyStopping(validation_loss).best_score");
+            "[trainer] the checkpoint has callback state EarlyStopping(validation_loss).best_score, but no callback "
+            "with that "
+            "name() is in .callbacks. Add it, or start in a new folder");
 }
 
 struct StopAt : Callback {

@@ -15,15 +15,15 @@ namespace lockstep::train {
 namespace {
 
 using testing::is_second;
+using testing::JobSettings;
 using testing::message_of;
 using testing::SmallJob;
-using testing::Ways;
 
 class ErrorsOfAll : public ::testing::TestWithParam<int> {
  protected:
   // Every process throws an E whose message begins like this, in all repetitions, which differ in their delays.
   template <class E>
-  void expect(const std::string& beginning, const std::function<void(const World&, Ways&)>& change) {
+  void expect(const std::string& beginning, const std::function<void(const World&, JobSettings&)>& change) {
     int others = 0;
     for (int seed = 0; seed < testing::repetitions(100); ++seed)
       for (const auto& failure : testing::in_ending_processes(GetParam(), std::uint64_t(seed), SmallJob(change))) {
@@ -40,34 +40,35 @@ class ErrorsOfAll : public ::testing::TestWithParam<int> {
 
 TEST_P(ErrorsOfAll, OfAnOptionThatDiffers) {
   expect<InvalidArgument>("[trainer] expected the same in all processes, got max_epochs",
-                          [](const World& world, Ways& ways) {
-                            if (is_second(world)) ways.trainer.max_epochs = 4;
+                          [](const World& world, JobSettings& settings) {
+                            if (is_second(world)) settings.trainer.max_epochs = 4;
                           });
 }
 
 TEST_P(ErrorsOfAll, OfDevicesThatDiffer) {
   expect<InvalidArgument>("[trainer] expected the same in all processes, got devices",
-                          [](const World& world, Ways& ways) {
-                            if (is_second(world)) ways.trainer.devices.push_back(Device::cuda(3));
+                          [](const World& world, JobSettings& settings) {
+                            if (is_second(world)) settings.trainer.devices.push_back(Device::cuda(3));
                           });
 }
 
 TEST_P(ErrorsOfAll, OfALoaderOfOtherRows) {
   expect<InvalidArgument>("[trainer] expected loaders with .share = trainer.share()",
-                          [](const World& world, Ways& ways) {
-                            if (is_second(world)) ways.share = data::BatchShare{.processes = world.size()};
+                          [](const World& world, JobSettings& settings) {
+                            if (is_second(world)) settings.share = data::BatchShare{.processes = world.size()};
                           });
 }
 
 TEST_P(ErrorsOfAll, OfALossThatIsNotFinite) {
-  expect<Diverged>("[trainer] expected a finite loss", [](const World& world, Ways& ways) {
-    if (is_second(world)) ways.factor = [](std::int64_t) { return NAN; };
+  expect<Diverged>("[trainer] expected a finite loss", [](const World& world, JobSettings& settings) {
+    if (is_second(world)) settings.factor = [](std::int64_t) { return NAN; };
   });
 }
 
 TEST_P(ErrorsOfAll, OfAFolderThatCannotBeMade) {
   testing::write_file(folder_ / "file", "");
-  expect<IoError>("[", [&](const World&, Ways& ways) { ways.trainer.checkpoint.folder = folder_ / "file" / "run"; });
+  expect<IoError>(
+      "[", [&](const World&, JobSettings& settings) { settings.trainer.checkpoint.folder = folder_ / "file" / "run"; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, ErrorsOfAll, ::testing::Values(2, 3));

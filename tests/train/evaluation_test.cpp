@@ -138,9 +138,10 @@ TEST(Predict, RefusesSeveralProcessesAndNoBatch) {
     Trainer(options).predict(net, batches);
   });
   for (const std::string& message : messages)
-    EXPECT_EQ(message,
-              "[trainer] expected, to predict, a process alone, got one of 2, which has its own rows only: predict "
-              "with a Trainer without a world");
+    EXPECT_EQ(
+        message,
+        "[trainer] expected a single process for predict(), got 2, each of which has only its own rows: predict with a "
+        "Trainer without a world");
   nn::Linear net(4, 3);
   std::vector<Tensor> none;
   EXPECT_THROW(Trainer({.num_gpus = 0}).predict(net, none), InvalidArgument);

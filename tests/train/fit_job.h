@@ -36,7 +36,7 @@ class FitJob {
     double momentum = 0.9;
     bool norm_and_dropout = false;  ///< The net has a SyncBatchNorm and a Dropout.
     data::BatchShare share = {};    ///< The share of the loaders.
-    bool sums = false;              ///< The loss is this process's part of a sum, for ProcessLoss::sum.
+    bool uses_sum_loss = false;     ///< The loss is this process's part of a sum, for ProcessLoss::sum.
     bool plateau = false;           ///< Uses ReduceLROnPlateau instead of a schedule.
     train::Callbacks callbacks = {};
   };
@@ -53,7 +53,7 @@ class FitJob {
       const Tensor output =
           model(noisy ? input + randn(input.sizes(), {.device = input.device()}) * options_.noise : input);
       metrics.add("size", mean(output * output));
-      if (!options_.sums) return mse_loss(output, target);
+      if (!options_.uses_sum_loss) return mse_loss(output, target);
       const Tensor error = output - target;
       return sum(error * error) / double(2 * model.batch_rows());
     };

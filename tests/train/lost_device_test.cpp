@@ -132,7 +132,7 @@ TEST_F(LostDeviceOfATrainer, IsLeftOutOfTheFirstSoMany) {
 
 TEST_F(LostDeviceOfATrainer, NeedsAFolderToGoOnFrom) {
   EXPECT_EQ(thrown<InvalidArgument>([] { train::Trainer({.on_lost_device = OnLostDevice::resume}); }),
-            "[trainer] expected checkpoint.folder, to go on from after the loss of a device, got none");
+            "[trainer] expected checkpoint.folder with on_lost_device = resume, got none");
 }
 
 }  // namespace

@@ -18,11 +18,11 @@ namespace {
 
 using testing::in_processes;
 using testing::is_second;
+using testing::JobSettings;
 using testing::message_of;
 using testing::SmallJob;
 using testing::TemporaryFolder;
 using testing::thrown_in_processes;
-using testing::Ways;
 
 using Strings = std::vector<std::string>;
 
@@ -34,9 +34,9 @@ class ErrorsOfManyProcesses : public ::testing::Test {
 
 TEST_F(ErrorsOfManyProcesses, OnlyTheFirstPrints) {
   std::vector<std::ostringstream> printed(3);
-  const auto failures = in_processes(3, SmallJob([&](const World& world, Ways& ways) {
+  const auto failures = in_processes(3, SmallJob([&](const World& world, JobSettings& settings) {
                                        auto& out = printed[std::size_t(world.rank().value())];
-                                       ways.trainer.progress = {.out = &out, .terminal_width = 0};
+                                       settings.trainer.progress = {.out = &out, .terminal_width = 0};
                                      }));
   for (const auto& failure : failures) EXPECT_FALSE(failure) << message_of<Error>(failure);
   EXPECT_TRUE(printed[0].str().starts_with("epoch 1/1, step 3: train_loss ")) << printed[0].str();
@@ -45,8 +45,8 @@ TEST_F(ErrorsOfManyProcesses, OnlyTheFirstPrints) {
 }
 
 TEST_F(ErrorsOfManyProcesses, OnlyTheFirstWrites) {
-  in_processes(2, SmallJob([&](const World& world, Ways& ways) {
-                 ways.trainer.checkpoint.folder = (world.is_first() ? folder_ : other_) / "run";
+  in_processes(2, SmallJob([&](const World& world, JobSettings& settings) {
+                 settings.trainer.checkpoint.folder = (world.is_first() ? folder_ : other_) / "run";
                }));
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"run"}));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / "step-000000000003.safetensors"));
@@ -54,18 +54,18 @@ TEST_F(ErrorsOfManyProcesses, OnlyTheFirstWrites) {
 }
 
 TEST_F(ErrorsOfManyProcesses, ALossThatIsNotFiniteInOneIsDivergedInAll) {
-  EXPECT_EQ(thrown_in_processes<Diverged>(3, SmallJob([](const World& world, Ways& ways) {
-                                            ways.trainer.log_every = 1;
+  EXPECT_EQ(thrown_in_processes<Diverged>(3, SmallJob([](const World& world, JobSettings& settings) {
+                                            settings.trainer.log_every = 1;
                                             if (is_second(world))
-                                              ways.factor = [](std::int64_t call) { return call == 1 ? NAN : 1.; };
+                                              settings.factor = [](std::int64_t call) { return call == 1 ? NAN : 1.; };
                                           })),
             Strings(3, "[trainer] expected a finite loss, got a mean of nan over steps 2 to 2"));
 }
 
 TEST_F(ErrorsOfManyProcesses, AnErrorOfOneEndsTheOthersWithItsName) {
-  const auto failures = in_processes(3, SmallJob([](const World& world, Ways& ways) {
+  const auto failures = in_processes(3, SmallJob([](const World& world, JobSettings& settings) {
                                        if (is_second(world))
-                                         ways.factor = [](std::int64_t call) -> double {
+                                         settings.factor = [](std::int64_t call) -> double {
                                            throw std::runtime_error("power failure in call " + std::to_string(call));
                                          };
                                      }));
@@ -99,17 +99,19 @@ TEST(ModelsOfManyProcesses, ThatATrainerOfOneProcessTookAreNamed) {
 
 TEST_F(ErrorsOfManyProcesses, AnErrorOfAllLeavesThemTogether) {
   in_processes(2, [](const World& world) {
-    EXPECT_THROW(SmallJob([](const World&, Ways& ways) { ways.factor = [](std::int64_t) { return NAN; }; })(world),
+    EXPECT_THROW(SmallJob([](const World&, JobSettings& settings) {
+                   settings.factor = [](std::int64_t) { return NAN; };
+                 })(world),
                  Diverged);
     EXPECT_EQ(world.all_gather(std::int64_t(world.rank().value())), (std::vector<std::int64_t>{0, 1}));
   });
 }
 
 TEST_F(ErrorsOfManyProcesses, ACheckpointThatCannotBeWrittenIsAnErrorInAll) {
-  const auto failures = in_processes(3, SmallJob([&](const World& world, Ways& ways) {
-                                       ways.trainer.checkpoint = {.folder = folder_.path(), .every_steps = 2};
+  const auto failures = in_processes(3, SmallJob([&](const World& world, JobSettings& settings) {
+                                       settings.trainer.checkpoint = {.folder = folder_.path(), .every_steps = 2};
                                        if (world.is_first())
-                                         ways.factor = [&](std::int64_t) {  // a file cannot replace a folder
+                                         settings.factor = [&](std::int64_t) {  // a file cannot replace a folder
                                            create_directories(folder_ / "step-000000000002.safetensors" / "x");
                                            return 1.;
                                          };
@@ -122,17 +124,18 @@ TEST_F(ErrorsOfManyProcesses, ACheckpointThatCannotBeWrittenIsAnErrorInAll) {
 
 TEST_F(ErrorsOfManyProcesses, AFolderThatCannotBeMadeIsAnErrorInAll) {
   testing::write_file(folder_ / "file", "");
-  for (const auto& failure : in_processes(
-           2, SmallJob([&](const World&, Ways& ways) { ways.trainer.checkpoint.folder = folder_ / "file" / "run"; })))
+  for (const auto& failure : in_processes(2, SmallJob([&](const World&, JobSettings& settings) {
+                                            settings.trainer.checkpoint.folder = folder_ / "file" / "run";
+                                          })))
     EXPECT_EQ(message_of<IoError>(failure).find("another"), std::string::npos) << message_of<IoError>(failure);
 }
 
 TEST_F(ErrorsOfManyProcesses, AllPassOverWhatTheFirstFindsDamaged) {
   const auto run = [&](std::int64_t epochs, std::vector<History>& histories) {
     return in_processes(2, [&](const World& world) {
-      histories[std::size_t(world.rank().value())] = SmallJob([&](const World&, Ways& ways) {
-        ways.trainer.max_epochs = epochs;
-        ways.trainer.checkpoint = {.folder = folder_.path(), .every_steps = 2, .resume = true};
+      histories[std::size_t(world.rank().value())] = SmallJob([&](const World&, JobSettings& settings) {
+        settings.trainer.max_epochs = epochs;
+        settings.trainer.checkpoint = {.folder = folder_.path(), .every_steps = 2, .resume = true};
       })(world);
     });
   };
@@ -152,9 +155,9 @@ TEST_F(ErrorsOfManyProcesses, AllPassOverWhatTheFirstFindsDamaged) {
 
 TEST_F(ErrorsOfManyProcesses, AFolderThatNotAllSeeIsAnErrorInAll) {
   const auto run = [&](bool together, bool resume) {
-    return in_processes(2, SmallJob([&, together, resume](const World& world, Ways& ways) {
+    return in_processes(2, SmallJob([&, together, resume](const World& world, JobSettings& settings) {
                           const auto& folder = together || world.is_first() ? folder_ : other_;
-                          ways.trainer.checkpoint = {.folder = folder.path(), .resume = resume};
+                          settings.trainer.checkpoint = {.folder = folder.path(), .resume = resume};
                         }));
   };
   run(true, false);
@@ -166,11 +169,12 @@ TEST_F(ErrorsOfManyProcesses, AFolderThatNotAllSeeIsAnErrorInAll) {
 
 TEST_F(ErrorsOfManyProcesses, FoldersOfDifferentRunsAreAnErrorInAll) {
   for (const auto* folder : {&folder_, &other_})
-    in_processes(2, SmallJob([&](const World&, Ways& ways) { ways.trainer.checkpoint.folder = folder->path(); }));
+    in_processes(
+        2, SmallJob([&](const World&, JobSettings& settings) { settings.trainer.checkpoint.folder = folder->path(); }));
   const Strings errors =
-      thrown_in_processes<InvalidArgument>(2, SmallJob([&](const World& world, Ways& ways) {
+      thrown_in_processes<InvalidArgument>(2, SmallJob([&](const World& world, JobSettings& settings) {
                                              const auto& folder = world.is_first() ? folder_ : other_;
-                                             ways.trainer.checkpoint = {.folder = folder.path(), .resume = true};
+                                             settings.trainer.checkpoint = {.folder = folder.path(), .resume = true};
                                            }));
   EXPECT_TRUE(errors[0].starts_with("[trainer] expected the same in all processes, got a checkpoint of step 3 after "))
       << errors[0];
@@ -178,15 +182,15 @@ TEST_F(ErrorsOfManyProcesses, FoldersOfDifferentRunsAreAnErrorInAll) {
 }
 
 TEST_F(ErrorsOfManyProcesses, OptionsThatDifferAreRefusedInAll) {
-  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([](const World& world, Ways& ways) {
-                                                   if (is_second(world)) ways.trainer.max_epochs = 4;
+  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([](const World& world, JobSettings& settings) {
+                                                   if (is_second(world)) settings.trainer.max_epochs = 4;
                                                  })),
             Strings(2,
                     "[trainer] expected the same in all processes, got max_epochs 1 in process 0 on simulated-host-0 "
                     "and max_epochs 4 in process 1 on simulated-host-1"));
-  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([](const World& world, Ways& ways) {
+  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([](const World& world, JobSettings& settings) {
                                                    if (is_second(world))
-                                                     ways.trainer.devices.push_back(Device::cuda(2));
+                                                     settings.trainer.devices.push_back(Device::cuda(2));
                                                  })),
             Strings(2,
                     "[trainer] expected the same in all processes, got devices 1 in process 0 on simulated-host-0 and "
@@ -198,25 +202,27 @@ TEST_F(ErrorsOfManyProcesses, ALoaderOfOtherRowsIsRefusedInAll) {
       "[trainer] expected loaders with .share = trainer.share(), that of process 1 of 2 with 1 devices each, got that "
       "of "
       "process 0 of 2 with 1 devices each";
-  EXPECT_EQ(thrown_in_processes<InvalidArgument>(
-                2, SmallJob([](const World&, Ways& ways) { ways.share = data::BatchShare{.processes = 2}; })),
+  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([](const World&, JobSettings& settings) {
+                                                   settings.share = data::BatchShare{.processes = 2};
+                                                 })),
             (Strings{refusal + " (in process 1 on simulated-host-1)", refusal}));
 }
 
 TEST_F(ErrorsOfManyProcesses, ALostDeviceIsNotGoneOnWithout) {
-  EXPECT_EQ(thrown_in_processes<InvalidArgument>(2, SmallJob([&](const World&, Ways& ways) {
-                                                   ways.trainer.checkpoint.folder = folder_.path();
-                                                   ways.trainer.on_lost_device = OnLostDevice::resume;
-                                                 })),
-            Strings(2,
-                    "[trainer] expected on_lost_device = stop with several processes, which go on by being started "
-                    "again, got resume with 2 processes"));
+  EXPECT_EQ(
+      thrown_in_processes<InvalidArgument>(2, SmallJob([&](const World&, JobSettings& settings) {
+                                             settings.trainer.checkpoint.folder = folder_.path();
+                                             settings.trainer.on_lost_device = OnLostDevice::resume;
+                                           })),
+      Strings(2,
+              "[trainer] expected on_lost_device = stop with several processes (start the job again to resume), got "
+              "resume with 2 processes"));
 }
 
 TEST_F(ErrorsOfManyProcesses, TheCpuBesideGpusIsRefused) {
   EXPECT_EQ(thrown_in_processes<InvalidArgument>(
-                2, SmallJob([](const World&, Ways& ways) { ways.trainer.devices = {Device()}; })),
-            Strings(2, "[trainer] expected GPUs with several processes, where there are GPUs, got the CPU"));
+                2, SmallJob([](const World&, JobSettings& settings) { settings.trainer.devices = {Device()}; })),
+            Strings(2, "[trainer] expected GPUs with several processes, since this machine has GPUs, got the CPU"));
 }
 
 }  // namespace

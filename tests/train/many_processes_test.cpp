@@ -111,7 +111,7 @@ double rounding_of(Precision precision) {
   return precision == Precision::bfloat16 ? 0x1p-8 : precision == Precision::float16 ? 0x1p-11 : 1e-6;
 }
 
-const FitJob::Options kJob = {.batch_size = 6, .validates = true, .norm_and_dropout = true, .sums = true};
+const FitJob::Options kJob = {.batch_size = 6, .validates = true, .norm_and_dropout = true, .uses_sum_loss = true};
 
 void expect_what_one_process_trains(const FitJob::Options& job, const std::function<void(TrainerOptions&)>& change) {
   const TemporaryFolder folder;

@@ -38,21 +38,21 @@ TEST_P(MetricsOn, AreMeansByRowsOrByTheGivenWeight) {
   metrics.set_rows(1);
   metrics.add("loss", tensor(5., {.device = "cuda:1"}));
   metrics.add("right", tensor({0}), 30);
-  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 2}, {"right", 0.25}}));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), (Pairs{{"loss", 2}, {"right", 0.25}}));
   EXPECT_TRUE(metrics.empty());
   metrics.add("loss", tensor(7.));
-  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 7}}));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), (Pairs{{"loss", 7}}));
 }
 
 TEST_P(MetricsOn, LeaveOutBatchesOfWhichOtherProcessesHaveTheRows) {
   Metrics metrics(device_);
-  metrics.set_rows_elsewhere();
+  metrics.ignore_batch();
   metrics.add("loss", tensor(NAN, {.device = device_}));
   metrics.add("right", tensor(NAN), 0);
   EXPECT_TRUE(metrics.empty());
   metrics.set_rows(2);
   metrics.add("loss", tensor(3., {.device = device_}));
-  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 3}}));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), (Pairs{{"loss", 3}}));
 }
 
 TEST_P(MetricsOn, IgnoreAMeanOfWeightZero) {
@@ -63,7 +63,7 @@ TEST_P(MetricsOn, IgnoreAMeanOfWeightZero) {
   metrics.add("right", tensor(NAN, {.device = device_}));
   metrics.add("right", tensor(0.5), 3);
   metrics.add("right", tensor(NAN, {.device = device_}), 0);
-  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"right", 0.5}}));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), (Pairs{{"right", 0.5}}));
 }
 
 TEST_P(MetricsOn, TakeAMeansOwnWeight) {
@@ -75,9 +75,9 @@ TEST_P(MetricsOn, TakeAMeansOwnWeight) {
   metrics.add("loss", WeightedMean(tensor(4.), 3));
   Metrics other(device_);
   other.load_state_dict(metrics.state_dict());
-  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 2}, {"right", 0.5}}));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), (Pairs{{"loss", 2}, {"right", 0.5}}));
   other.add("loss", tensor(7.), 5);
-  EXPECT_EQ(pairs(other.take().wait()), (Pairs{{"loss", 4.5}, {"right", 0.5}}));
+  EXPECT_EQ(pairs(other.snapshot_and_reset().wait()), (Pairs{{"loss", 4.5}, {"right", 0.5}}));
 }
 
 TEST_P(MetricsOn, GoOnFromTheirState) {
@@ -86,7 +86,7 @@ TEST_P(MetricsOn, GoOnFromTheirState) {
   other.add("left over", tensor(1.));
   other.load_state_dict(metrics.state_dict());
   for (Metrics* each : {&metrics, &other}) each->add("loss", tensor(0.7), 11);
-  EXPECT_EQ(pairs(metrics.take().wait()), pairs(other.take().wait()));
+  EXPECT_EQ(pairs(metrics.snapshot_and_reset().wait()), pairs(other.snapshot_and_reset().wait()));
 }
 
 TEST_P(MetricsOn, LeaveTheStateAloneFromWhichTheyGoOn) {
@@ -96,7 +96,7 @@ TEST_P(MetricsOn, LeaveTheStateAloneFromWhichTheyGoOn) {
   for (Metrics* each : {&first, &second}) {
     each->load_state_dict(state);
     each->add("loss", tensor(2.), 1);
-    EXPECT_EQ(pairs(each->take().wait()), (Pairs{{"loss", 1}}));
+    EXPECT_EQ(pairs(each->snapshot_and_reset().wait()), (Pairs{{"loss", 1}}));
   }
 }
 
@@ -106,7 +106,7 @@ TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
   const TestDevices devices(2);
   Metrics metrics("cuda:0");
   metrics.add("loss", tensor(2., {.device = "cuda:0"}));
-  const PendingMeans means = metrics.take();
+  const PendingMeans means = metrics.snapshot_and_reset();
   const std::int64_t n = are_emulated() ? 300 : 1000;
   const Tensor a = ones({n, n}, {.device = "cuda:0"});
   for (int i = 0; i < testing::repetitions(10); ++i) mm(a, a);
@@ -120,7 +120,7 @@ TEST(Metrics, ADroppedWaitForTheSumsIsARace) {
   SimulatedDevices devices({.count = 1});
   Metrics metrics("cuda:0");
   metrics.add("loss", tensor(2., {.device = "cuda:0"}));
-  const PendingMeans means = metrics.take();
+  const PendingMeans means = metrics.snapshot_and_reset();
   devices.fault().drop_wait({.device = 0});
   EXPECT_THROW(means.wait(), RaceError);
 }
@@ -133,7 +133,7 @@ TEST(Metrics, AddWithoutWaiting) {
   const std::size_t before = devices.counts(0).host_waits;
   for (int i = 0; i < 100; ++i) metrics.add("loss", loss), metrics.add("tokens", tokens);
   EXPECT_EQ(devices.counts(0).host_waits, before);
-  metrics.take().wait();
+  metrics.snapshot_and_reset().wait();
   EXPECT_EQ(devices.counts(0).host_waits, before + 1);
 }
 
@@ -143,7 +143,7 @@ TEST(Metrics, RefuseWhatHasNoMean) {
             "[metrics] expected one element as accuracy, got shape [3]");
   EXPECT_THROW(metrics.add("loss", tensor(1.), -1), InvalidArgument);
   EXPECT_THROW(metrics.add("loss", tensor(1.), NAN), InvalidArgument);
-  EXPECT_THROW(metrics.take(), InvalidArgument);
+  EXPECT_THROW(metrics.snapshot_and_reset(), InvalidArgument);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(TrainProcesses, HearWhatEachOfThemGave) {
   std::vector<std::vector<std::string>> heard(3);
   in_processes(3, [&](const World& world) {
     const auto rank = std::size_t(world.rank().value());
-    heard[rank] = together(world, "test", [&] { return std::string(rank, 'x'); });
+    heard[rank] = all_or_throw(world, "test", [&] { return std::string(rank, 'x'); });
   });
   EXPECT_EQ(heard, (std::vector<std::vector<std::string>>(3, {"", "x", "xx"})));
 }
@@ -29,7 +29,7 @@ TEST(TrainProcesses, HearWhatEachOfThemGave) {
 TEST(TrainProcesses, ThrowWhatOneOfThemThrew) {
   const auto failures = [](const auto& error) {
     return in_processes(3, [&](const World& world) {
-      together(world, "test", [&] {
+      all_or_throw(world, "test", [&] {
         if (world.rank() == ProcessRank(1)) throw error;
         return std::string();
       });
@@ -52,7 +52,7 @@ TEST(TrainProcesses, ThrowWhatOneOfThemThrew) {
 TEST(TrainProcesses, ThrowEachItsOwnWhereSeveralThrew) {
   EXPECT_EQ(thrown_in_processes<InvalidArgument>(3,
                                                  [](const World& world) {
-                                                   together(world, "test", [&]() -> std::string {
+                                                   all_or_throw(world, "test", [&]() -> std::string {
                                                      if (world.is_first()) return "";
                                                      throw InvalidArgument("of " + world.host(world.rank()));
                                                    });
@@ -63,8 +63,9 @@ TEST(TrainProcesses, ThrowEachItsOwnWhereSeveralThrew) {
 
 TEST(TrainProcesses, NameTheSettingThatDiffers) {
   const auto given = [](const std::vector<std::string>& lines) {
-    return thrown_in_processes<InvalidArgument>(
-        3, [&](const World& world) { alike(world, "test", [&] { return lines[std::size_t(world.rank().value())]; }); });
+    return thrown_in_processes<InvalidArgument>(3, [&](const World& world) {
+      require_equal_in_all(world, "test", [&] { return lines[std::size_t(world.rank().value())]; });
+    });
   };
   const std::vector<std::string> hosts = {" in process 0 on simulated-host-0", " in process 2 on simulated-host-2"};
   const std::string expected = "[trainer] expected the same in all processes, got ";
@@ -78,7 +79,7 @@ TEST(TrainProcesses, NameTheSettingThatDiffers) {
 
 TEST(TrainProcesses, ThrowThatAFileIsDamaged) {
   const auto failures = in_processes(2, [&](const World& world) {
-    together(world, "test", [&]() -> std::string {
+    all_or_throw(world, "test", [&]() -> std::string {
       if (world.is_first()) return "";
       FormatError error("a file", 12, "a wrong sum");
       error.add_context("in the header");

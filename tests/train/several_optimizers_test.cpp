@@ -221,17 +221,19 @@ TEST(SeveralOptimizers, RefuseWhatDoesNotFit) {
   };
   for (const std::string name : {"", "a.b"})
     EXPECT_EQ(refusal({.loss = loss, .optimizer = optimizer, .also = {{name, loss, second}}}),
-              "[trainer] expected in .also names without a dot, each once, got \"" + name + '"');
+              "[trainer] expected different names without a dot in .also, got \"" + name + '"');
   EXPECT_EQ(refusal({.loss = loss, .optimizer = optimizer, .also = {{"a", nullptr, second}}}),
             "[trainer] expected a loss, got none");
   EXPECT_EQ(refusal({.loss = loss, .optimizer = optimizer, .also = {{"a", loss, second, &schedule}}}),
-            "[trainer] expected a schedule of the optimizer that trains, got one of another");
+            "[trainer] the schedule was made for another optimizer. Make it from the one in .optimizer");
   EXPECT_EQ(refusal({.loss = loss, .optimizer = optimizer, .schedule = &schedule, .plateau = &plateau}),
-            "[trainer] expected a schedule or a plateau, got both, of which each sets the rate");
-  EXPECT_EQ(refusal({.loss = loss, .optimizer = optimizer, .plateau = &plateau}),
-            "[trainer] expected, to monitor validation_loss, .validation = a loader, got none");
+            "[trainer] expected .schedule or .plateau, got both, and each sets the learning rate: give one");
+  EXPECT_EQ(
+      refusal({.loss = loss, .optimizer = optimizer, .plateau = &plateau}),
+      "[trainer] .plateau_monitor is validation_loss, but fit() was given no .validation loader. Give one, or monitor "
+      "a metric of training");
   EXPECT_EQ(refusal({.loss = loss, .optimizer = second, .plateau = &plateau}),
-            "[trainer] expected a plateau of the optimizer that trains, got one of another");
+            "[trainer] the plateau was made for another optimizer. Make it from the one in .optimizer");
   EXPECT_EQ(refusal({.loss = loss,
                      .optimizer = optimizer,
                      .plateau = plateau,

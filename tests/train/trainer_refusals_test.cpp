@@ -56,7 +56,8 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
   };
   const auto loss = [](auto& model, auto& batch, auto&) { return model(batch); };
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = of_copy}, trainer),
-            "[trainer] expected an optimizer of the module's parameters, got one of others");
+            "[trainer] none of the optimizer's parameters belong to the module. Was it made from a copy? Use "
+            "optim::SGD(net.parameters(), ...) with the module given to fit()");
   EXPECT_EQ(refusal(batches, {.loss = {}, .optimizer = optimizer}, trainer), "[trainer] expected a loss, got none");
   EXPECT_EQ(refusal(none, {.loss = loss, .optimizer = optimizer}, trainer),
             "[trainer] expected a loader of at least one batch, got none");
@@ -68,13 +69,15 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
     metrics.add("loss", y);
     return y;
   };
-  EXPECT_EQ(refusal(batches, {.loss = adds_a_loss, .optimizer = optimizer}, trainer),
-            "[trainer] expected metrics of other names than the loss that the function returns, got another one named "
-            "\"loss\"");
+  EXPECT_EQ(
+      refusal(batches, {.loss = adds_a_loss, .optimizer = optimizer}, trainer),
+      "[trainer] the loss function added a metric named \"loss\", which is the name of the loss that it returns. Give "
+      "the metric another name");
   const TemporaryFolder folder;
   const Trainer saving({.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent});
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, saving),
-            "[trainer] expected a loader with state() and load_state() for checkpoints");
+            "[trainer] expected a loader with state() and load_state() for checkpoints, got one without: use "
+            "data::DataLoader, or leave checkpoint.folder empty");
 }
 
 // Reuses one batch of one number: each step of the iterator overwrites the previous batch.
@@ -136,7 +139,7 @@ TEST(Trainer, RefusesALoaderThatDoesNotBeginAnew) {
         .fit(net, batches,
              {.loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); }, .optimizer = optimizer});
   });
-  EXPECT_NE(message.find("got no batch in epoch 2"), std::string::npos) << message;
+  EXPECT_NE(message.find("the loader has no batches in epoch 2"), std::string::npos) << message;
 }
 
 TEST(Trainer, RefusesAScheduleOfAnotherOptimizer) {

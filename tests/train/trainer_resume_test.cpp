@@ -186,8 +186,10 @@ TEST(TrainerResume, NeedsTheScheduleThatTheCheckpointHas) {
   FitJob({}).fit(options);
   FitJob unscheduled({.schedules = false});
   const std::vector<float> before = unscheduled.parameters();
-  EXPECT_EQ(thrown<InvalidArgument>([&] { unscheduled.fit(options); }),
-            "[trainer] expected the schedule that the checkpoint goes on with, got none");
+  EXPECT_EQ(
+      thrown<InvalidArgument>([&] { unscheduled.fit(options); }),
+      "[trainer] the checkpoint has state for the schedule, but fit() was given none. Pass the same schedule as in the "
+      "first run");
   EXPECT_EQ(unscheduled.parameters(), before);
 }
 
@@ -201,9 +203,10 @@ TEST(TrainerResume, RefusesCheckpointsWithoutAllThatIsTrained) {
   const auto loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * sum(beside); };
   const TemporaryFolder folder;
   TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent};
-  EXPECT_EQ(thrown<InvalidArgument>([&] { Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam}); }),
-            "[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, got one of shape [1] "
-            "beside them: make it a member");
+  EXPECT_EQ(
+      thrown<InvalidArgument>([&] { Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam}); }),
+      "[trainer] checkpoints save only the module's parameters, but the optimizer also has one of shape [1]. Add it to "
+      "the module's members()");
   options.checkpoint.folder.clear();
   Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam});
 }

@@ -11,7 +11,7 @@
 
 #include <lockstep/data/loader_options.h>
 #include <lockstep/tensor/tensors_in.h>
-#include <lockstep/train/reference.h>
+#include <lockstep/train/optional_ref.h>
 
 namespace lockstep::train {
 

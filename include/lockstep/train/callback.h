@@ -24,7 +24,7 @@
 #include <lockstep/distributed/world.h>
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/report/history.h>
-#include <lockstep/train/reference.h>
+#include <lockstep/train/optional_ref.h>
 
 namespace lockstep::train {
 

@@ -52,7 +52,7 @@ class LOCKSTEP_API LRSweep {
   LRFinder run(Device device, const FitLoop::TrainEpoch& train_epoch);
 
  private:
-  struct Kept;
+  struct SavedState;
 
   double rate(std::int64_t step) const;
   void update(Metrics& metrics, const Tensor& factor);
@@ -62,7 +62,7 @@ class LOCKSTEP_API LRSweep {
   const FindLROptions how_;
   nn::ModuleBase& module_;
   optim::Optimizer& optimizer_;
-  std::unique_ptr<Kept> kept_;
+  std::unique_ptr<SavedState> saved_;
   std::int64_t step_ = 0;
   bool is_over_ = false;
   double average_ = 0;  // exponential moving average of the losses, not corrected for its start at 0

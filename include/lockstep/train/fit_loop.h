@@ -43,14 +43,14 @@ inline std::string name_of_loss(const std::string& objective) {
 class LOCKSTEP_API FitLoop {
  public:
   /// One objective: an optimizer, and its schedule.
-  struct Trained {
+  struct TrainedObjective {
     std::string name;  ///< Empty for the first objective.
     optim::Optimizer& optimizer;
     optim::Schedule* schedule = nullptr;
   };
   struct Parts {
     nn::ModuleBase& module;
-    std::vector<Trained> trained;  ///< At least one.
+    std::vector<TrainedObjective> trained;  ///< At least one.
     ScheduleStep schedule_step = ScheduleStep::epoch;
     optim::ReduceLROnPlateau* plateau = nullptr;
     std::string plateau_monitor = {};
@@ -91,7 +91,7 @@ class LOCKSTEP_API FitLoop {
   /// The settings that must be equal in all processes, a line each.
   std::string settings() const;
   void open_folder();
-  void take_over(const ResumePoint& point);
+  void resume_from(const ResumePoint& point);
   void load_parts(const Checkpoint& checkpoint);
   /// Sets steps_in_epoch_: the steps done in this epoch, and those that the batches from `batch` on will make.
   void expect_steps_from(std::int64_t batch);
@@ -103,7 +103,7 @@ class LOCKSTEP_API FitLoop {
   void end_early();
   void step_schedules(ScheduleStep turn);
   std::vector<MeanSum> validated(const Validate& validate);
-  void tell(void (Callback::*turn)(FitState&));
+  void call_callbacks(void (Callback::*turn)(FitState&));
   /// Sets is_stopping_ if a callback of any process requested it. One exchange, if there are callbacks.
   void agree_to_stop();
   void save();

@@ -16,22 +16,22 @@ using Loss = std::variant<Tensor, WeightedMean>;
 
 namespace detail {
 
-/// Computes the root of backward for each batch of a step, so that the accumulated gradients are those of the mean over
-/// the whole step. Losses that are tensors are weighted by rows, which are known in advance. The weights of
-/// WeightedMeans are known only after the last batch, so the gradients get a correction factor then.
+/// Computes the tensor on which backward() is called for each batch of a step, so that the accumulated gradients are
+/// those of the mean over the whole step. Losses that are tensors are weighted by rows, which are known in advance. The
+/// weights of WeightedMeans are known only after the last batch, so the gradients get a correction factor then.
 class LOCKSTEP_API StepMean {
  public:
   /// Rows of each batch, over all processes.
   explicit StepMean(std::vector<std::int64_t> rows);
 
-  /// Returns the root for the next batch's loss; a WeightedMean must be over all processes. Throws InvalidArgument if
-  /// the batches of a step mix tensors and WeightedMeans.
-  Tensor root(const Loss& loss);
+  /// Returns the next batch's loss times its weight in the step; a WeightedMean must be over all processes. Throws
+  /// InvalidArgument if the batches of a step mix tensors and WeightedMeans.
+  Tensor weighted_loss(const Loss& loss);
   /// The factor for the accumulated gradients; undefined if there is nothing to correct.
   Tensor correction() const;
 
  private:
-  Tensor root_of(const WeightedMean& loss, double rows);
+  Tensor weighted_loss(const WeightedMean& loss, double rows);
 
   std::vector<std::int64_t> rows_;
   double all_rows_;

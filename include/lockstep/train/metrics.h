@@ -1,5 +1,5 @@
 // Metrics: means over many batches, kept on the device. add() enqueues work and never waits. Reading the means waits
-// only for the work that was enqueued before take(). One thread at a time.
+// only for the work that was enqueued before snapshot_and_reset(). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ LOCKSTEP_API std::vector<Mean> means_of(const std::vector<MeanSum>& sums);
 /// Means that are being copied to the host.
 class LOCKSTEP_API PendingMeans {
  public:
-  /// Waits for the work that was enqueued before Metrics::take(), not for later work. Throws the errors of that work.
+  /// Waits for the work that was enqueued before Metrics::snapshot_and_reset(), not for later work. Throws the errors
+  /// of that work.
   std::vector<Mean> wait() const { return means_of(wait_for_sums()); }
   std::vector<MeanSum> wait_for_sums() const;  ///< As wait(), without the division.
 
@@ -65,13 +66,13 @@ class LOCKSTEP_API Metrics {
   /// Sets the rows of the current batch. For the code that feeds the batches.
   void set_rows(double rows) noexcept { rows_ = rows, counts_ = true; }
   /// The current batch has rows in other processes only: what is added is ignored.
-  void set_rows_elsewhere() noexcept { counts_ = false; }
+  void ignore_batch() noexcept { counts_ = false; }
 
   bool empty() const noexcept { return sums_.empty(); }
-  /// The number of calls of add() with that name since the last take().
+  /// The number of calls of add() with that name since the last snapshot_and_reset().
   std::int64_t additions_of(std::string_view name) const noexcept;
   /// Starts to copy the means so far to the host, and resets them.
-  PendingMeans take();
+  PendingMeans snapshot_and_reset();
 
   /// Sums and weights, on the CPU; waits for the device.
   StateDict state_dict() const;

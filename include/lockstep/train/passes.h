@@ -32,9 +32,9 @@ LOCKSTEP_API void check_loss(const Tensor& loss);
 LOCKSTEP_API std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std::int64_t>& mine);
 
 /// The autocast region of a precision; ends with the object.
-class Autocasting {
+class AutocastGuard {
  public:
-  explicit Autocasting(Precision precision) {
+  explicit AutocastGuard(Precision precision) {
     if (precision != Precision::float32) region_.emplace(precision == Precision::bfloat16 ? kBFloat16 : kFloat16);
   }
 
@@ -103,7 +103,7 @@ class Passes {
     const auto each = [&](const Batch& batch) {
       Loss loss = this->loss(objectives_[o], batch, metrics);
       if (auto* const weighted = std::get_if<WeightedMean>(&loss)) *weighted = model_.over_processes(*weighted);
-      scale_(mean.root(loss), o).backward();
+      scale_(mean.weighted_loss(loss), o).backward();
     };
     for (std::size_t i = 0; i + 1 < group.size(); ++i) {
       const auto alone = model_.no_sync();
@@ -117,13 +117,13 @@ class Passes {
     Batch moved = moved_to(batch, model_.device());
     const std::int64_t rows = rows_in(moved, model_.batch_dim());
     if (rows == 0 && model_.world().size() > 1)
-      metrics.set_rows_elsewhere();
+      metrics.ignore_batch();
     else
       metrics.set_rows(double(rows));
     const std::int64_t before = metrics.additions_of(objective.name);
     Loss loss;
     {
-      const Autocasting region(precision_);
+      const AutocastGuard region(precision_);
       loss = (*objective.loss_of)(model_, moved, metrics);
     }
     if (metrics.additions_of(objective.name) != before) refuse_second_loss(objective.name);

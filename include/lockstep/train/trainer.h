@@ -31,10 +31,10 @@
 #include <lockstep/train/find_lr.h>
 #include <lockstep/train/fit_loop.h>
 #include <lockstep/train/loss.h>
+#include <lockstep/train/optional_ref.h>
 #include <lockstep/train/passes.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/recovery.h>
-#include <lockstep/train/reference.h>
 #include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train {
@@ -75,19 +75,19 @@ template <class M, class Batch>
 struct Objective {
   std::string name;             ///< Its mean is <name>_loss in the history.
   LossFunction<M, Batch> loss;  ///< Computes it for a batch.
-  Ref<optim::Optimizer> optimizer;
-  Ref<optim::Schedule> schedule = nullptr;
+  OptionalRef<optim::Optimizer> optimizer;
+  OptionalRef<optim::Schedule> schedule = nullptr;
 };
 
 /// Arguments of fit(): the loss and the optimizer, and optional ones.
 template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
-  Ref<optim::Optimizer> optimizer;                   ///< Updates the module's parameters.
-  Ref<optim::Schedule> schedule = nullptr;           ///< For that optimizer.
+  OptionalRef<optim::Optimizer> optimizer;           ///< Updates the module's parameters.
+  OptionalRef<optim::Schedule> schedule = nullptr;   ///< For that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule steps.
   /// Instead of a schedule: at the end of each epoch it steps with the metric plateau_monitor.
-  Ref<optim::ReduceLROnPlateau> plateau = nullptr;
+  OptionalRef<optim::ReduceLROnPlateau> plateau = nullptr;
   std::string plateau_monitor = "validation_loss";  ///< A column of the history.
   /// Further objectives, such as the generator's of a GAN. Each step computes the loss, then each of these in order, on
   /// the step's batches, and after each takes the step of its optimizer and clears all gradients.
@@ -105,21 +105,21 @@ LOCKSTEP_API std::map<std::string, double> means_over_all(const World& world, Me
 [[noreturn]] LOCKSTEP_API void refuse_prediction(const World& world);
 [[noreturn]] LOCKSTEP_API void refuse_further_objectives();
 /// Evaluation mode and no gradients during its lifetime; then restores the mode of every module.
-class LOCKSTEP_API Evaluating {
+class LOCKSTEP_API EvalModeGuard {
  public:
-  explicit Evaluating(nn::ModuleBase& module);
-  ~Evaluating();
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
+  explicit EvalModeGuard(nn::ModuleBase& module);
+  ~EvalModeGuard();
+  EvalModeGuard(const EvalModeGuard&) = delete;
+  EvalModeGuard& operator=(const EvalModeGuard&) = delete;
 
  private:
-  struct Kept;
-  std::unique_ptr<Kept> kept_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Calls the model for a prediction: with the batch, or with the first part of a batch that is a tuple.
 template <class M>
-struct CallOnInput {
+struct PredictForward {
   template <class Batch>
   decltype(auto) operator()(Prepared<M>& model, Batch& batch) const {
     if constexpr (requires { std::tuple_size<Batch>::value; })
@@ -196,10 +196,10 @@ class LOCKSTEP_API Trainer {
                                          const LossFunction<std::type_identity_t<M>, BatchOf<Loader>>& loss) const {
     if (!loss) detail::throw_no_loss();
     const Batches<BatchOf<Loader>> batches(loader);
-    return together([&] {
+    return fail_all_on_error([&] {
       detail::check_loader_share(batches, share());
       Prepared<M> model = prepare_model(module);
-      const detail::Evaluating evaluating(module);
+      const detail::EvalModeGuard eval_mode(module);
       Metrics metrics(model.device());
       detail::Passes<M, BatchOf<Loader>> passes(model, {{"loss", &loss}}, options_.precision);
       passes.validate(batches, metrics, [] {});
@@ -212,13 +212,13 @@ class LOCKSTEP_API Trainer {
   /// first part of a batch that is a tuple. The module is moved to the first device and stays there. Throws
   /// InvalidArgument if there is no batch, and with several processes, since each would have only the rows of its own
   /// batches.
-  template <class M, class Loader, class Forward = detail::CallOnInput<M>>
+  template <class M, class Loader, class Forward = detail::PredictForward<M>>
   auto predict(M& module, Loader& loader, Forward forward = {}) const {
     if (options_.parallel.world.size() > 1) detail::refuse_prediction(options_.parallel.world);
-    return together([&] {
+    return fail_all_on_error([&] {
       Prepared<M> model = prepare_model(module);
-      const detail::Evaluating evaluating(module);
-      const detail::Autocasting autocasting(options_.precision);
+      const detail::EvalModeGuard eval_mode(module);
+      const detail::AutocastGuard autocast(options_.precision);
       using Output = std::decay_t<decltype(forward(model, std::declval<BatchOf<Loader>&>()))>;
       std::vector<Output> outputs;
       Batches<BatchOf<Loader>>(loader).each([&](const BatchOf<Loader>& batch) {
@@ -242,7 +242,7 @@ class LOCKSTEP_API Trainer {
     if (!options.loss) detail::throw_no_loss();
     if (!options.also.empty()) detail::refuse_further_objectives();
     const Batches<BatchOf<Loader>> batches(loader);
-    return together([&] {
+    return fail_all_on_error([&] {
       detail::LRSweep sweep(options_, how, module, options.optimizer, batches, share());
       Prepared<M> model = prepare_model(module);
       detail::Passes<M, BatchOf<Loader>> passes(model, {{"loss", &options.loss}}, options_.precision,
@@ -256,7 +256,7 @@ class LOCKSTEP_API Trainer {
  private:
   // Clears the errors of the devices' streams after an error, and ends the other processes.
   template <class Work>
-  auto together(const Work& work) const {
+  auto fail_all_on_error(const Work& work) const {
     return lockstep::detail::draining(devices_, [&] {
       try {
         return work();
@@ -273,7 +273,7 @@ class LOCKSTEP_API Trainer {
     const Batches<BatchOf<Loader>> training(loader), &validation = options.validation;
     const TrainerOptions& trainer = recovery.options();
     using Passes = detail::Passes<M, BatchOf<Loader>>;
-    std::vector<detail::FitLoop::Trained> trained = {
+    std::vector<detail::FitLoop::TrainedObjective> trained = {
         {.name = "", .optimizer = options.optimizer, .schedule = options.schedule}};
     std::vector<typename Passes::Objective> objectives = {{"loss", &options.loss}};
     for (const auto& objective : options.also) {

@@ -1,4 +1,4 @@
-// Ref: an option that refers to an object, such as the schedule of FitOptions.
+// OptionalRef: an option that refers to an object, such as the schedule of FitOptions.
 #pragma once
 
 #include <concepts>
@@ -18,12 +18,12 @@ inline constexpr bool kNever = false;
 
 /// Made from an object, which must outlive this, or from a pointer to it; nullptr refers to none.
 template <class T>
-class Ref {
+class OptionalRef {
  public:
-  Ref(std::nullptr_t) noexcept {}
+  OptionalRef(std::nullptr_t) noexcept {}
   /// The object or a pointer to it. Other types do not compile, and the error says what to write instead.
   template <class Given>
-  requires(!std::same_as<std::remove_cvref_t<Given>, Ref>) Ref(Given&& given)
+  requires(!std::same_as<std::remove_cvref_t<Given>, OptionalRef>) OptionalRef(Given&& given)
   noexcept {
     if constexpr (std::convertible_to<Given, T*>)
       object_ = given;
@@ -32,6 +32,11 @@ class Ref {
                     "an optimizer or schedule is referred to, and this one would be gone when training begins: give it "
                     "a name first, as in optim::StepLR schedule(optimizer, {...}); {.schedule = schedule}");
       object_ = std::addressof(given);
+    } else if constexpr (requires(const std::remove_cvref_t<Given>& owner) {
+                           typename std::remove_cvref_t<Given>::element_type;
+                           { owner.get() } -> std::convertible_to<T*>;
+                         }) {
+      static_assert(detail::kNever<Given>, "a pointer that owns is not taken: keep it, and give *schedule");
     } else {
       static_assert(detail::kNever<Given>,
                     "an option of another type: .optimizer takes an optimizer, such as optim::SGD, .schedule a "
