@@ -32,7 +32,7 @@ bool is_like(const Tensor& a, const Tensor& b) {
 }
 
 // Returns the slot, holding the gradient. Copies nothing if backward wrote the gradient there (gradient_place()).
-Tensor stored(const Tensor& gradient, const Tensor& slot) {
+Tensor write_to_slot(const Tensor& gradient, const Tensor& slot) {
   if (!gradient.is_same(slot)) copy_values(slot, gradient);
   bump_version(slot);
   return slot;
@@ -44,12 +44,12 @@ bool is_legal(GradientState from, GradientState to) noexcept {
   return kLegal[std::size_t(from)][std::size_t(to)] == 'x';
 }
 
-void zero_outside(const Tensor& tensor, autograd::Shard kept) {
+void zero_outside(const Tensor& tensor, autograd::Shard part) {
   const auto zero = [&](std::int64_t from, std::int64_t to) {
     if (from < to) fill_values(make_view(tensor, {to - from}, {1}, tensor.impl()->offset + from), 0);
   };
-  zero(0, kept.begin);
-  zero(kept.end, tensor.numel());
+  zero(0, part.begin);
+  zero(part.end, tensor.numel());
 }
 
 BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner,
@@ -64,7 +64,7 @@ BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_
   }
   if (gradient(0).defined()) {
     state_ = GradientState::primary;
-    slots_[0].counted = all();
+    slots_[0].contribution = all();
   }
 }
 
@@ -86,7 +86,7 @@ ShardedTensor BucketedParameter::sharded_gradient() const {
   return gradient;
 }
 
-BucketedParameter::Shard BucketedParameter::kept(std::size_t replica) const {
+BucketedParameter::Shard BucketedParameter::carried_contribution(std::size_t replica) const {
   if (is_sharded_) return replicas_[replica].shard;
   return replica == 0 && world_.is_first() ? all() : Shard();
 }
@@ -101,7 +101,7 @@ void BucketedParameter::advance(GradientState next) {
 void BucketedParameter::copy_gradient(std::size_t replica, const Tensor& to) const {
   if (!gradient(replica).defined()) return;
   copy_values(to, gradient(replica));
-  if (is_sharded_ && counted(replica) != all()) zero_outside(to, counted(replica));
+  if (is_sharded_ && contribution(replica) != all()) zero_outside(to, contribution(replica));
 }
 
 void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Shard> shards) {
@@ -109,7 +109,7 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
     slots_[r].memory = std::move(memory[r]);
     if (!gradient(r).defined()) continue;
     set_grad(r, slot(r));
-    if (is_sharded_) slots_[r].counted = all();
+    if (is_sharded_) slots_[r].contribution = all();
   }
   // A sum under the former shards has to be summed again.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
@@ -145,33 +145,33 @@ bool BucketedParameter::has_gradient() const {
 }
 
 Tensor BucketedParameter::gradient_place(const Replica& replica) const {
-  const bool adds = gradient(replica.index).defined() && counted(replica.index).size() > 0;
+  const bool adds = gradient(replica.index).defined() && contribution(replica.index).size() > 0;
   return adds ? Tensor() : slot(replica.index);
 }
 
 void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradient) {
   Slot& own = slots_[replica.index];
   Tensor& present = meta(replica.index).grad;
-  const bool adds = present.defined() && own.counted.size() > 0;
+  const bool adds = present.defined() && own.contribution.size() > 0;
   if (grad_enabled()) {  // with its graph; join_graphs() continues from it
     present = adds ? present.add(gradient) : gradient;
   } else if (!adds) {
-    present = stored(gradient, own.memory);
+    present = write_to_slot(gradient, own.memory);
   } else {
     prepare_sum(replica.index);
     present = own.memory;
     const NoGrad guard;
     present.add_(gradient);
   }
-  own.counted = all();
+  own.contribution = all();
 }
 
 void BucketedParameter::prepare_sum(std::size_t replica) const {
   const Tensor &present = gradient(replica), &own = slot(replica);
   // (In state `primary` a user has set a gradient that does not fit the slot: it stays in the primary alone.)
   if (!present.defined() || state_ == GradientState::primary) return fill_values(own, 0);
-  if (!present.is_same(own)) stored(present, own);  // a gradient that the user has set
-  if (counted(replica) != all()) zero_outside(own, counted(replica));
+  if (!present.is_same(own)) write_to_slot(present, own);  // a gradient that the user has set
+  if (contribution(replica) != all()) zero_outside(own, contribution(replica));
 }
 
 void BucketedParameter::take_sum(bool used_somewhere) {
@@ -180,7 +180,7 @@ void BucketedParameter::take_sum(bool used_somewhere) {
   for (std::size_t r = 0; r < size(); ++r) {
     bump_version(slot(r));
     set_grad(r, slot(r));
-    slots_[r].counted = kept(r);
+    slots_[r].contribution = carried_contribution(r);
   }
   advance(is_sharded_ ? GradientState::sharded : GradientState::summed);
 }
@@ -209,14 +209,14 @@ void BucketedParameter::set_whole_gradient(const Tensor& gradient, bool keeps_gr
   drop_gradients();
   if (!gradient.defined()) return;
   set_grad(0, gradient);
-  slots_[0].counted = all();
+  slots_[0].contribution = all();
   advance(GradientState::primary);
 }
 
 void BucketedParameter::drop_gradients() {
   for (std::size_t r = 0; r < size(); ++r) {
     set_grad(r, Tensor());
-    slots_[r].counted = {};
+    slots_[r].contribution = {};
   }
   advance(GradientState::none);
 }
@@ -224,11 +224,11 @@ void BucketedParameter::drop_gradients() {
 bool BucketedParameter::primary_fits_slot() const { return is_like(gradient(0), slot(0)); }
 
 void BucketedParameter::copy_gradient_from_primary() {
-  if (!gradient(0).is_same(slot(0))) stored(gradient(0), slot(0));
+  if (!gradient(0).is_same(slot(0))) write_to_slot(gradient(0), slot(0));
   for (std::size_t r = 0; r < size(); ++r) {
     if (r > 0) copy_values(slot(r), gradient(0));
     set_grad(r, slot(r));
-    slots_[r].counted = kept(r);
+    slots_[r].contribution = carried_contribution(r);
   }
   advance(GradientState::summed);
 }
@@ -259,15 +259,15 @@ void BucketedParameter::complete_gradient() {
 
 void BucketedParameter::set_gradient(const Replica& replica, const Tensor& gradient) {
   check_idle("set_grad");
-  Tensor taken = gradient;
+  Tensor stored = gradient;
   if (gradient.defined() && fits_slot(replica.index)) {
     const bool overlaps = gradient.impl()->storage == slot(replica.index).impl()->storage;
-    taken = stored(overlaps ? gradient.detach().clone() : gradient, slot(replica.index));
+    stored = write_to_slot(overlaps ? gradient.detach().clone() : gradient, slot(replica.index));
   }
   drop_gradients();
-  if (!taken.defined()) return;
-  set_grad(replica.index, taken);
-  slots_[replica.index].counted = all();
+  if (!stored.defined()) return;
+  set_grad(replica.index, stored);
+  slots_[replica.index].contribution = all();
   advance(replica.index == 0 ? GradientState::primary : GradientState::partial);
 }
 

@@ -1,15 +1,15 @@
 // A parameter and its replicas, each with a slot for its gradient in a bucket: the state of the gradient, and the part
 // of it that each replica holds.
 //
-// | state   | contents of each replica's gradient               | what grad() does first |
-// |---------|---------------------------------------------------|------------------------|
-// | none    | nothing                                           |                        |
-// | partial | its part; or nothing; or an earlier sum, of which | sums                   |
-// |         | only its `counted` elements enter the next sum    |                        |
-// | summed  | the sum                                           |                        |
-// | sharded | the sum in its shard; other elements undefined    | all-gathers            |
-// | primary | a user's gradient, in the primary alone           |                        |
-// | stale   | newer replicas have replaced these                |                        |
+// | state   | contents of each replica's gradient                    | what grad() does first |
+// |---------|--------------------------------------------------------|------------------------|
+// | none    | nothing                                                |                        |
+// | partial | its part; or nothing; or an earlier sum, of which only | sums                   |
+// |         | the elements in its `contribution` enter the next sum  |                        |
+// | summed  | the sum                                                |                        |
+// | sharded | the sum in its shard; other elements undefined         | all-gathers            |
+// | primary | a user's gradient, in the primary alone                |                        |
+// | stale   | newer replicas have replaced these                     |                        |
 //
 // Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
 // user or an optimizer, P reconcile, L a new layout of the buckets, X release):
@@ -84,7 +84,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void set_slots(std::vector<Tensor> memory, std::span<const Shard> shards);
   const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
   /// The elements of the replica's gradient that enter the next sum.
-  Shard counted(std::size_t replica) const { return slots_[replica].counted; }
+  Shard contribution(std::size_t replica) const { return slots_[replica].contribution; }
   bool fits_slot(std::size_t replica) const;  ///< False if the tensor's device, dtype or shape changed since.
   bool fits_slots() const;
   /// Throws InvalidArgument if the parameter has a sharded gradient and was moved to another device.
@@ -127,7 +127,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   struct Gradient {
     GradientState state;
     std::vector<Tensor> slots, gradients;  // by replica
-    std::vector<Shard> counted;
+    std::vector<Shard> contributions;
   };
   Gradient present() const;
   bool is_present(const Gradient& gradient) const noexcept;
@@ -149,13 +149,13 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
  private:
   struct Slot {
     Tensor memory;
-    Shard counted = {};
+    Shard contribution = {};
   };
 
   Shard all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
   // The part of a sum that a replica contributes when more gradients are added: together, all processes contribute the
   // sum once.
-  Shard kept(std::size_t replica) const;
+  Shard carried_contribution(std::size_t replica) const;
   void advance(GradientState next);
   void drop_gradients();
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
@@ -167,7 +167,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   std::vector<Shard> shards_;  // by rank of all processes; empty if not sharded
 };
 
-/// Zeroes the elements of a contiguous tensor outside of `kept`, on the current stream.
-void zero_outside(const Tensor& tensor, autograd::Shard kept);
+/// Zeroes the elements of a contiguous tensor outside of `part`, on the current stream.
+void zero_outside(const Tensor& tensor, autograd::Shard part);
 
 }  // namespace lockstep

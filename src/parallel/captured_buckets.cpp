@@ -11,7 +11,7 @@ BucketedParameter::Gradient BucketedParameter::present() const {
   for (std::size_t r = 0; r < slots_.size(); ++r) {
     now.slots.push_back(slots_[r].memory);
     now.gradients.push_back(gradient(r));
-    now.counted.push_back(slots_[r].counted);
+    now.contributions.push_back(slots_[r].contribution);
   }
   return now;
 }
@@ -20,7 +20,7 @@ bool BucketedParameter::is_present(const Gradient& other) const noexcept {
   if (state_ != other.state || slots_.size() != other.slots.size()) return false;
   for (std::size_t r = 0; r < slots_.size(); ++r)
     if (slots_[r].memory.impl() != other.slots[r].impl() || gradient(r).impl() != other.gradients[r].impl() ||
-        slots_[r].counted != other.counted[r])
+        slots_[r].contribution != other.contributions[r])
       return false;
   return true;
 }
@@ -29,7 +29,7 @@ void BucketedParameter::restore(const Gradient& gradient) {
   state_ = gradient.state;
   for (std::size_t r = 0; r < slots_.size(); ++r) {
     set_grad(r, gradient.gradients[r]);
-    slots_[r].counted = gradient.counted[r];
+    slots_[r].contribution = gradient.contributions[r];
   }
 }
 

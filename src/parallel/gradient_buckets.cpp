@@ -20,10 +20,10 @@ namespace lockstep {
 namespace {
 
 // The tensors that get gradients, buffers too. Each once, even if the module names it twice.
-struct Trainable final : nn::Visitor {
+struct TrainableTensors final : nn::Visitor {
   std::vector<Tensor> parameters;
   std::unordered_set<const TensorImpl*> seen;
-  explicit Trainable(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
+  explicit TrainableTensors(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
   void parameter(const nn::Path&, nn::Parameter& value) override { add(value); }
   void buffer(const nn::Path&, nn::Buffer& value) override { add(value); }
   void add(const nn::State& value) {
@@ -58,27 +58,27 @@ void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParame
   for (std::size_t e = 0; e < which.size(); ++e)
     which[e]->set_slots(std::move(layout.slots[e].memory), layout.slots[e].shards);
   for (std::size_t b = present; b < buckets.size(); ++b) buckets[b].are_in_lockstep();
-  owes_sums = true;
+  may_have_partial = true;
 }
 
 // Rebuilds the buckets, once after the first backward, in the order in which it reached the leaves. That needs the
 // memory of all gradients twice for a while; without it, the present buckets are kept. Either all processes rebuild or
 // none does: otherwise they would sum different buckets together.
-void GradientBuckets::Impl::observe() {
+void GradientBuckets::Impl::rebuild_buckets() {
   if (!agree_on_order()) return;
-  const std::vector<std::size_t> in_order = observed_order();
+  const std::vector<std::size_t> in_order = rebuilt_order();
   if (!are_divided_as(divide_into_buckets(tensors_of(parameters), in_order, options))) {
     std::optional<BucketLayout> layout;
     try {
       layout = lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size()));
     } catch (const OutOfMemory&) {
     }
-    if (all_have(layout.has_value(), "making buckets anew")) take_layout(std::move(*layout));
+    if (all_processes_agree(layout.has_value(), "making buckets anew")) take_layout(std::move(*layout));
   }
-  is_observed = true;
+  has_rebuilt = true;
 }
 
-std::vector<std::size_t> GradientBuckets::Impl::observed_order() const {
+std::vector<std::size_t> GradientBuckets::Impl::rebuilt_order() const {
   std::vector<bool> seen(parameters.size());
   std::vector<std::size_t> all = order;
   for (const std::size_t e : order) seen[e] = true;
@@ -87,7 +87,7 @@ std::vector<std::size_t> GradientBuckets::Impl::observed_order() const {
   return all;
 }
 
-bool GradientBuckets::Impl::all_have(bool is_there, const char* what) const {
+bool GradientBuckets::Impl::all_processes_agree(bool is_there, const char* what) const {
   return is_alone() ? is_there : std::ranges::all_of(world.all_gather(std::int64_t(is_there), what), std::identity());
 }
 
@@ -132,9 +132,9 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (parameters.empty()) return;
   BucketedParameter& parameter = *parameters[entry];
   parameter.check_sharded_in_place();
-  if (is_put_off || parameter.state() == GradientState::partial) {
+  if (has_unsynced_backward || parameter.state() == GradientState::partial) {
     reconcile_all_gradients();
-    sum_what_is_partial();
+    reduce_partial_gradients();
   } else {
     reconcile_gradients(buckets[bucket_of[entry]]);
   }
@@ -168,7 +168,7 @@ void GradientBuckets::Impl::release() {
   if (parameters.empty()) return drop();
   detail::draining(devices, [this] {
     reconcile_all_gradients();
-    sum_what_is_partial();
+    reduce_partial_gradients();
     std::vector<BucketedParameter*> sharded;
     for (const auto& parameter : parameters)
       if (parameter->state() == GradientState::sharded) sharded.push_back(parameter.get());
@@ -185,10 +185,11 @@ void GradientBuckets::Impl::drop() noexcept {
 }
 
 // The tensors that get gradients and are not among `parameters`, each by device.
-std::vector<std::vector<Tensor>> GradientBuckets::Impl::others_in(std::span<nn::ModuleBase* const> modules) const {
+std::vector<std::vector<Tensor>> GradientBuckets::Impl::untracked_parameters(
+    std::span<nn::ModuleBase* const> modules) const {
   std::vector<std::vector<Tensor>> others;
   for (nn::ModuleBase* const module : modules) {
-    const Trainable found(*module);
+    const TrainableTensors found(*module);
     others.resize(found.parameters.size());
     for (std::size_t e = 0; e < found.parameters.size(); ++e) others[e].push_back(found.parameters[e]);
   }
@@ -200,7 +201,7 @@ std::vector<std::vector<Tensor>> GradientBuckets::Impl::others_in(std::span<nn::
 }
 
 void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
-  const std::vector<std::vector<Tensor>> others = others_in(modules);
+  const std::vector<std::vector<Tensor>> others = untracked_parameters(modules);
   if (others.empty()) return;
   use_in_step();
   for (const std::vector<Tensor>& replicas : others)
@@ -230,7 +231,7 @@ void GradientBuckets::Impl::connect() {
   if (!launcher) launcher.emplace(devices.front());
   if (!is_alone()) {
     own_devices.emplace(devices, World(), options.communicator);
-    use_elsewhere.emplace(world);
+    used_map.emplace(world);
   }
   communicator.emplace(devices, world, options.communicator);
 }

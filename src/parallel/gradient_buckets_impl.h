@@ -5,8 +5,8 @@
 // 1. Buckets are reduced in the order of `buckets`: a bucket is launched after all buckets before it. (Processes that
 //    share the sums share that order.)
 // 2. `launcher` alone enqueues the collectives of a backward, one bucket after the other, so that no device thread
-//    blocks while NCCL enqueues one. The end of the backward throws its errors. It gets buckets only from start_sums()
-//    to take_sums(), and has finished with them when either throws.
+//    blocks while NCCL enqueues one. The end of the backward throws its errors. It gets buckets only from
+//    start_reductions() to finish_reductions(), and has finished with them when either throws.
 // 3. With several processes, a backward that sums reduces the same buckets in each, so that none waits for a process
 //    that has nothing to contribute: all buckets except those that have no trained parameter any more and no gradient
 //    left to sum. The order of buckets is process 0's.
@@ -29,7 +29,7 @@
 #include "core/ranked_mutex.h"
 #include "parallel/bucket_layout.h"
 #include "parallel/bucketed_parameter.h"
-#include "parallel/use_elsewhere.h"
+#include "parallel/used_parameter_map.h"
 #include "runtime/device_thread.h"
 
 namespace lockstep {
@@ -74,26 +74,26 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::shared_ptr<CallLog> calls;            // null for a single process
   std::optional<Communicator> communicator;  // over all processes
   std::optional<Communicator> own_devices;   // over this process, to exchange shards; only if there are other processes
-  std::optional<UseElsewhere> use_elsewhere;
+  std::optional<UsedParameterMap> used_map;
   Summing summing;
 
   RankedMutex<LockRank::gradient_buckets> mutex;  // held during every use of this state except ready()
   bool is_running = false;
   bool is_released = false;
-  std::vector<std::size_t> order;  // entries, in the order in which backward reaches the primary's leaves
-  bool has_order = false;          // a backward that sums has run
-  bool is_observed = false;        // buckets were rebuilt in that order, or could not be; the same in all processes
-  bool is_put_off = false;         // a backward that did not sum has run since the last one that did
+  std::vector<std::size_t> order;      // entries, in the order in which backward reaches the primary's leaves
+  bool has_order = false;              // a backward that sums has run
+  bool has_rebuilt = false;            // buckets were rebuilt in that order, or could not be; the same in all processes
+  bool has_unsynced_backward = false;  // a backward that did not sum has run since the last one that did
 
   // Parameters whose new gradient is needed alone (hooks, graphs) before the earlier one is added to it.
-  struct LookedAt {
+  struct ObservedParameter {
     std::shared_ptr<BucketedParameter> parameter;
     Tensor earlier;
   };
-  std::vector<LookedAt> looked_at;
+  std::vector<ObservedParameter> observed;
   bool keeps_graph_now = false;
 
-  bool owes_sums = false;  // gradients may be left to sum, here or in another process
+  bool may_have_partial = false;  // gradients may be left to sum, here or in another process
 
   std::atomic<bool> sums_now = false;  // the present backward sums; changes only while no leaf can become ready
 
@@ -132,36 +132,36 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void drop() noexcept;
 
   // Call these with `mutex` held, except before the buckets are shared.
-  std::vector<std::vector<Tensor>> others_in(std::span<nn::ModuleBase* const> modules) const;
+  std::vector<std::vector<Tensor>> untracked_parameters(std::span<nn::ModuleBase* const> modules) const;
   void connect();
   void take_order(std::span<const autograd::Replica* const> leaves);
-  void set_earlier_aside(std::span<const autograd::Replica* const> leaves, bool all);
-  void start_sums(std::span<const autograd::Replica* const> leaves);
+  void stash_earlier_gradients(std::span<const autograd::Replica* const> leaves, bool all);
+  void start_reductions(std::span<const autograd::Replica* const> leaves);
   bool is_needed(const GradientBucket& bucket) const;
-  void expect(std::span<const autograd::Replica* const> leaves);
+  void prepare_for_backward(std::span<const autograd::Replica* const> leaves);
   void end_others_if_incomplete();
-  void take_sums();
-  void take_what_was_reduced();
+  void finish_reductions();
+  void finalize_buckets();
   std::vector<bool> used() const;
-  void sum_what_is_partial();
+  void reduce_partial_gradients();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
   void take_layout(BucketLayout layout);
   void place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout);
-  void observe();
+  void rebuild_buckets();
   bool agree_on_order();
-  bool all_have(bool is_there, const char* what) const;
-  std::vector<std::size_t> observed_order() const;
+  bool all_processes_agree(bool is_there, const char* what) const;
+  std::vector<std::size_t> rebuilt_order() const;
   bool are_divided_as(std::vector<std::vector<std::size_t>> others) const;
   bool fit_slots() const;
   void reconcile_gradients(GradientBucket& bucket);
   void reconcile_all_gradients();
 
   // These need no lock.
-  void show(const LookedAt& each, bool keeps_graph);
-  void restore(std::span<const LookedAt> all) noexcept;
-  void leaf_is_ready(GradientBucket& bucket, std::size_t device);
-  void device_is_complete(GradientBucket& bucket, std::size_t device);
-  void bucket_is_complete(GradientBucket& bucket);
+  void run_hooks(const ObservedParameter& each, bool keeps_graph);
+  void restore(std::span<const ObservedParameter> all) noexcept;
+  void mark_leaf_ready(GradientBucket& bucket, std::size_t device);
+  void mark_device_ready(GradientBucket& bucket, std::size_t device);
+  void mark_bucket_ready(GradientBucket& bucket);
   void launch(GradientBucket& bucket) noexcept;
   std::exception_ptr await_launches();
   void reduce(GradientBucket& bucket);

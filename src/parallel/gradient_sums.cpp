@@ -22,7 +22,7 @@ namespace {
 
 BucketedParameter& parameter_of(const Replica& leaf) { return static_cast<BucketedParameter&>(*leaf.parameter); }
 
-bool is_looked_at(const BucketedParameter& parameter) {
+bool has_hooks(const BucketedParameter& parameter) {
   const autograd::Meta& primary = parameter.meta(0);
   return !primary.leaf_hooks.empty() || !primary.accumulated_hooks.empty();
 }
@@ -38,15 +38,15 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
     throw AutogradError(
         "[backward] expected no create_graph for parameters of a model of several processes, got it: take the "
         "gradients of inputs with gradients(), which may be differentiated again");
-  set_earlier_aside(leaves, keeps_graph);
-  const bool sums = !keeps_graph && (*summing || !looked_at.empty());
-  if (sums && !is_observed && has_order) observe();
-  if (sums && !is_observed) take_order(leaves);
+  stash_earlier_gradients(leaves, keeps_graph);
+  const bool sums = !keeps_graph && (*summing || !observed.empty());
+  if (sums && !has_rebuilt && has_order) rebuild_buckets();
+  if (sums && !has_rebuilt) take_order(leaves);
   for (const Replica* const leaf : leaves)
     if (parameter_of(*leaf).is_trained()) parameter_of(*leaf).begin_backward();
-  if (sums) start_sums(leaves);
-  is_put_off = !sums && !is_alone();
-  owes_sums = owes_sums || !sums;
+  if (sums) start_reductions(leaves);
+  has_unsynced_backward = !sums && !is_alone();
+  may_have_partial = may_have_partial || !sums;
   sums_now = sums;
   keeps_graph_now = keeps_graph;
   is_running = true;
@@ -55,22 +55,22 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
 // Sets earlier gradients aside if their parameter's new gradient is needed alone: by hooks, or (`all`) with its graph.
 // With several processes, another process may contribute a gradient to any parameter. First copies changes of whole
 // gradients to the replicas.
-void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> leaves, bool all) {
-  looked_at.clear();
+void GradientBuckets::Impl::stash_earlier_gradients(std::span<const Replica* const> leaves, bool all) {
+  observed.clear();
   std::vector<bool> reached(parameters.size(), !is_alone());
   for (const Replica* const leaf : leaves) reached[parameter_of(*leaf).entry()] = true;
   for (std::size_t e = 0; e < parameters.size(); ++e)
-    if (reached[e] && parameters[e]->is_trained() && (all || is_looked_at(*parameters[e])))
-      looked_at.push_back({parameters[e], {}});
-  for (LookedAt& each : looked_at)  // with its graph, if it has one
+    if (reached[e] && parameters[e]->is_trained() && (all || has_hooks(*parameters[e])))
+      observed.push_back({parameters[e], {}});
+  for (ObservedParameter& each : observed)  // with its graph, if it has one
     if (each.parameter->state() == GradientState::primary) each.earlier = each.parameter->take_gradient();
   reconcile_all_gradients();
-  if (!looked_at.empty()) sum_what_is_partial();
+  if (!observed.empty()) reduce_partial_gradients();
   std::vector<BucketedParameter*> sharded;
-  for (const LookedAt& each : looked_at)
+  for (const ObservedParameter& each : observed)
     if (each.parameter->state() == GradientState::sharded) sharded.push_back(each.parameter.get());
   if (!sharded.empty()) all_gather_gradients(sharded);
-  for (LookedAt& each : looked_at)
+  for (ObservedParameter& each : observed)
     if (!each.earlier.defined()) each.earlier = each.parameter->take_gradient();
 }
 
@@ -83,11 +83,11 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
 }
 
 // If it throws, the launcher has finished with the buckets: they may be destroyed.
-void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
-  expect(leaves);
+void GradientBuckets::Impl::start_reductions(std::span<const Replica* const> leaves) {
+  prepare_for_backward(leaves);
   if (is_alone()) return;
   try {
-    use_elsewhere->tell(used());
+    used_map->publish(used());
   } catch (...) {
     await_launches();
     throw;
@@ -96,7 +96,7 @@ void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
 
 // True if some gradient in the bucket has to be summed. Other processes may have gradients that this one lacks.
 bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
-  if (owes_sums && !is_alone()) return true;
+  if (may_have_partial && !is_alone()) return true;
   return std::ranges::any_of(bucket.entries, [this](std::size_t e) {
     const bool is_partial = parameters[e]->state() == GradientState::partial;
     return is_partial || (!is_alone() && parameters[e]->is_trained());
@@ -104,7 +104,7 @@ bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
 }
 
 // Counts the gradients that each bucket waits for, and launches the buckets that wait for none.
-void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
+void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const> leaves) {
   next_bucket = 0;
   for (GradientBucket& bucket : buckets) {
     bucket.arrivals.clear();
@@ -122,34 +122,34 @@ void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
   try {
     for (GradientBucket& bucket : buckets)
       for (std::size_t d = 0; d < count() && bucket.is_needed; ++d)
-        if (bucket.arrivals[d].expected == 0) device_is_complete(bucket, d);
+        if (bucket.arrivals[d].expected == 0) mark_device_ready(bucket, d);
   } catch (...) {
-    take_sums();
+    finish_reductions();
     throw;
   }
 }
 
 void GradientBuckets::Impl::ready(const Replica& leaf) {
-  if (sums_now) leaf_is_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
+  if (sums_now) mark_leaf_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
 }
 
-void GradientBuckets::Impl::leaf_is_ready(GradientBucket& bucket, std::size_t d) {
+void GradientBuckets::Impl::mark_leaf_ready(GradientBucket& bucket, std::size_t d) {
   // Chain the streams: this one waits for the last, which has waited for those before it.
   GradientBucket::Arrivals& here = bucket.arrivals[d];
   const Stream stream = current_stream(devices[d]);
   if (here.last_on && *here.last_on != stream) stream.wait(here.last_on->record());
   here.last_on = stream;
-  if (--here.expected == 0) device_is_complete(bucket, d);
+  if (--here.expected == 0) mark_device_ready(bucket, d);
 }
 
 // All gradients of the bucket have been enqueued on device d, up to here on its current stream.
-void GradientBuckets::Impl::device_is_complete(GradientBucket& bucket, std::size_t d) {
+void GradientBuckets::Impl::mark_device_ready(GradientBucket& bucket, std::size_t d) {
   bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
-  if (bucket.devices_left->fetch_sub(1) == 1) bucket_is_complete(bucket);
+  if (bucket.devices_left->fetch_sub(1) == 1) mark_bucket_ready(bucket);
 }
 
 // Submits the bucket to the launcher once all buckets before it are complete, then the complete ones that follow.
-void GradientBuckets::Impl::bucket_is_complete(GradientBucket& bucket) {
+void GradientBuckets::Impl::mark_bucket_ready(GradientBucket& bucket) {
   const std::scoped_lock lock(launch_mutex);
   bucket.is_complete = true;
   for (; next_bucket < buckets.size() && buckets[next_bucket].is_complete; ++next_bucket) {
@@ -210,61 +210,61 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
 }
 
 void GradientBuckets::Impl::end(bool failed) {
-  std::vector<LookedAt> all;
+  std::vector<ObservedParameter> all;
   std::exception_ptr failure;
   {
     const std::scoped_lock lock(mutex);
     is_running = false;
     if (sums_now && !is_alone()) end_others_if_incomplete();
-    all.swap(looked_at);
+    all.swap(observed);
     try {
-      if (sums_now.exchange(false)) take_sums();
+      if (sums_now.exchange(false)) finish_reductions();
       if (keeps_graph_now)
-        for (const LookedAt& each : all) each.parameter->join_graphs();
+        for (const ObservedParameter& each : all) each.parameter->join_graphs();
     } catch (...) {
       failure = std::current_exception();
     }
     for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
   }
   // Hooks may do anything, also use gradients.
-  std::size_t shown = 0;
+  std::size_t done = 0;
   try {
     const GradMode mode(keeps_graph_now);
     const NoAutocast dtypes_of_forward;
-    for (; !failed && !failure && shown < all.size(); ++shown) show(all[shown], keeps_graph_now);
+    for (; !failed && !failure && done < all.size(); ++done) run_hooks(all[done], keeps_graph_now);
   } catch (Error& error) {
     error.add_context("in a hook of a parameter");
     failure = std::current_exception();
   } catch (...) {
     failure = std::current_exception();
   }
-  restore(std::span(all).subspan(shown));
-  if (shown < all.size() && !failed && !is_alone())
+  restore(std::span(all).subspan(done));
+  if (done < all.size() && !failed && !is_alone())
     world.transport()->fail(
         text("a hook of a parameter failed in process ", world.rank().value(), " on ", world.host(world.rank())));
   if (failure) std::rethrow_exception(failure);
 }
 
 // Hooks see the gradient of this backward, summed over all replicas; then the earlier gradient is added.
-void GradientBuckets::Impl::show(const LookedAt& each, bool keeps_graph) {
+void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_graph) {
   BucketedParameter& parameter = *each.parameter;
   if (parameter.is_stale()) return;  // a hook has made new replicas
   complete_gradient(parameter.entry());
-  const Tensor brought = parameter.gradient(0);
-  if (!brought.defined()) return restore(std::span(&each, 1));
+  const Tensor summed = parameter.gradient(0);
+  if (!summed.defined()) return restore(std::span(&each, 1));
   const autograd::Meta& primary = parameter.meta(0);
   // A hook may keep the tensor, and the next backward would overwrite it.
-  const Tensor shown = primary.leaf_hooks.empty() || keeps_graph ? brought : brought.clone();
-  Tensor gradient = shown;
+  const Tensor hook_input = primary.leaf_hooks.empty() || keeps_graph ? summed : summed.clone();
+  Tensor gradient = hook_input;
   primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::hooked("register_hook", hook, gradient); });
   if (each.earlier.defined()) gradient = each.earlier.add(gradient);
-  if (!gradient.is_same(shown)) parameter.set_whole_gradient(gradient, keeps_graph);
+  if (!gradient.is_same(hook_input)) parameter.set_whole_gradient(gradient, keeps_graph);
   primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });
 }
 
 // Restores the earlier gradients, as if this backward had not reached these parameters.
-void GradientBuckets::Impl::restore(std::span<const LookedAt> all) noexcept {
-  for (const LookedAt& each : all)
+void GradientBuckets::Impl::restore(std::span<const ObservedParameter> all) noexcept {
+  for (const ObservedParameter& each : all)
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
@@ -277,24 +277,24 @@ void GradientBuckets::Impl::end_others_if_incomplete() {
         text("a backward failed in process ", world.rank().value(), " on ", world.host(world.rank())));
 }
 
-void GradientBuckets::Impl::take_sums() {
+void GradientBuckets::Impl::finish_reductions() {
   const std::exception_ptr failure = await_launches();
   if (!failure) {
-    take_what_was_reduced();
-    owes_sums = false;
+    finalize_buckets();
+    may_have_partial = false;
     return;
   }
   try {
-    take_what_was_reduced();
+    finalize_buckets();
   } catch (...) {  // follows from the first failure
   }
   std::rethrow_exception(failure);
 }
 
-void GradientBuckets::Impl::take_what_was_reduced() {
+void GradientBuckets::Impl::finalize_buckets() {
   for (std::size_t d = 0; d < count(); ++d) current_stream(devices[d]).wait(streams[d].record());
   std::vector<bool> used_somewhere(parameters.size());
-  if (!is_alone()) used_somewhere = use_elsewhere->found_out(parameters.size());
+  if (!is_alone()) used_somewhere = used_map->collect(parameters.size());
   for (GradientBucket& bucket : buckets)
     if (std::exchange(bucket.is_reduced, false))
       for (const std::size_t e : bucket.entries)
@@ -310,12 +310,12 @@ std::vector<bool> GradientBuckets::Impl::used() const {
 }
 
 // Sums the gradients that several backwards have left. With several processes, each may have some: all take part.
-void GradientBuckets::Impl::sum_what_is_partial() {
-  if (!std::exchange(is_put_off, false) &&
+void GradientBuckets::Impl::reduce_partial_gradients() {
+  if (!std::exchange(has_unsynced_backward, false) &&
       std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; }))
     return;
-  start_sums({});
-  take_sums();
+  start_reductions({});
+  finish_reductions();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }
 
@@ -324,12 +324,12 @@ void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
   const std::scoped_lock lock(mutex);
   if (is_running || parameters.empty()) return;
   BucketedParameter* const parameter = parameters[entry].get();
-  const auto is_partial = [&] { return is_put_off || parameter->state() == GradientState::partial; };
+  const auto is_partial = [&] { return has_unsynced_backward || parameter->state() == GradientState::partial; };
   if (!is_partial() && parameter->state() != GradientState::sharded) return;
   detail::draining(devices, [&] {
     if (is_partial()) {
       reconcile_all_gradients();
-      sum_what_is_partial();
+      reduce_partial_gradients();
     }
     if (parameter->state() == GradientState::sharded) all_gather_gradients(std::span(&parameter, 1));
   });

@@ -13,16 +13,16 @@
 
 namespace lockstep {
 
-/// Each process calls tell() and then found_out(), once for each backward that sums, from one thread at a time.
-class UseElsewhere {
+/// Each process calls publish() and then collect(), once for each backward that sums, from one thread at a time.
+class UsedParameterMap {
  public:
-  explicit UseElsewhere(const World& world)
+  explicit UsedParameterMap(const World& world)
       : transport_(world.transport()), channel_(transport_->new_channels()), others_(std::size_t(world.size())) {}
 
   /// Sends the bits without waiting.
-  void tell(const std::vector<bool>& used);
+  void publish(const std::vector<bool>& used);
   /// Waits for the bits of all processes and returns their union.
-  std::vector<bool> found_out(std::size_t count);
+  std::vector<bool> collect(std::size_t count);
 
  private:
   const std::shared_ptr<Transport> transport_;

@@ -1,4 +1,4 @@
-#include "parallel/use_elsewhere.h"
+#include "parallel/used_parameter_map.h"
 
 namespace lockstep {
 namespace {
@@ -7,7 +7,7 @@ constexpr const char* kWhat = "the end of a backward";
 
 }  // namespace
 
-void UseElsewhere::tell(const std::vector<bool>& used) {
+void UsedParameterMap::publish(const std::vector<bool>& used) {
   own_.assign(used.begin(), used.end());
   for (int p = 0; p < transport_->size(); ++p) {
     if (p == transport_->rank()) continue;
@@ -18,7 +18,7 @@ void UseElsewhere::tell(const std::vector<bool>& used) {
   }
 }
 
-std::vector<bool> UseElsewhere::found_out(std::size_t count) {
+std::vector<bool> UsedParameterMap::collect(std::size_t count) {
   if (own_.empty()) return std::vector<bool>(count);
   for (const PendingMessage& message : arriving_) message->wait(kWhat);
   for (const PendingMessage& message : sent_) message->wait(kWhat);
