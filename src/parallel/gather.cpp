@@ -101,14 +101,14 @@ Tensor sum_of(std::span<const Tensor> parts, Device device) {
 
 Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device,
                       const GatherOptions& options) {
-  if (parts.empty()) detail::throw_nothing(name);
+  if (parts.empty()) detail::throw_no_parts(name);
   DeviceState& target = device_state(device);
   const int rank = parts[0].dim();
   if (options.how == Gather::sum) {
     check_parts(name, parts, -1, options.source);
     return sum_of(parts, device);
   }
-  if (options.how == Gather::mean || (options.how == Gather::by_rank && rank == 0)) {
+  if (options.how == Gather::mean || (options.how == Gather::by_ndim && rank == 0)) {
     if (!is_floating(parts[0].dtype()))
       throw DTypeError(text("[gather] expected a floating dtype for the mean of ", name, ", got ", parts[0].dtype()));
     if (!options.rows.empty() && options.rows.size() != parts.size())
@@ -125,7 +125,7 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
   return concatenate(parts, target, dim, options.rows);
 }
 
-void detail::throw_nothing(const std::string& name) {
+void detail::throw_no_parts(const std::string& name) {
   throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
 }
 

@@ -84,7 +84,7 @@ std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
 bool is_consequence(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
-  } catch (const ReplicaLeft&) {
+  } catch (const PeerReplicaEnded&) {
     return true;
   } catch (...) {
     return false;

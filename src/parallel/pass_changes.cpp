@@ -57,8 +57,8 @@ class PassChanges {
               std::int64_t all_rows, ReplicaGroup& group)
       : sync_(sync), module_(module), primary_(module), rows_(rows), any_rows_(all_rows > 0), group_(group.impl()) {}
 
-  void refuse_trained() const;
-  void settle();
+  void check_trained_unchanged() const;
+  void reconcile();
 
  private:
   std::size_t ran() const { return rows_.size(); }
@@ -67,21 +67,21 @@ class PassChanges {
   // False if the replica's statistics mean nothing: it had no rows, and others had some.
   bool counts(std::size_t replica) const { return !any_rows_ || rows_[replica] > 0; }
   Changes own_changes(std::size_t k) const;
-  void check_alike(const std::vector<std::vector<Changes>>& all) const;
-  void settle(std::size_t k, std::span<const Changes> of_each);
+  void check_same_trained(const std::vector<std::vector<Changes>>& all) const;
+  void reconcile(std::size_t k, std::span<const Changes> of_each);
   void average(std::span<const std::size_t> which, std::size_t count);
   void take_from(std::size_t process, std::size_t k);
 
   ReplicaSync::Impl& sync_;
   nn::ModuleBase& module_;
-  const Inventory primary_;
+  const ModuleState primary_;
   const std::span<const std::int64_t> rows_;
   const bool any_rows_;
   ReplicaGroup::Impl& group_;
   std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of replicas counted
 };
 
-void PassChanges::refuse_trained() const {
+void PassChanges::check_trained_unchanged() const {
   for (std::size_t k = 0; k < primary_.states.size(); ++k) {
     if (!primary_.states[k].is_trained()) continue;
     for (std::size_t r = 0; r < ran(); ++r)
@@ -96,7 +96,7 @@ void PassChanges::refuse_trained() const {
 }
 
 Changes PassChanges::own_changes(std::size_t k) const {
-  const Inventory::Item& item = primary_.states[k];
+  const ModuleState::Item& item = primary_.states[k];
   if (item.is_trained()) return kTrained;
   if (item.sync == BufferSync::primary) return changed(0, k);
   Changes count = 0;
@@ -110,7 +110,7 @@ Changes PassChanges::own_changes(std::size_t k) const {
   return count == 0 && without_rows ? kWithoutRows : count;
 }
 
-void PassChanges::check_alike(const std::vector<std::vector<Changes>>& all) const {
+void PassChanges::check_same_trained(const std::vector<std::vector<Changes>>& all) const {
   for (std::size_t p = 1; p < all.size(); ++p)
     for (std::size_t k = 0; k < primary_.states.size(); ++k)
       if ((all[p][k] == kTrained) != (all[0][k] == kTrained))
@@ -120,22 +120,22 @@ void PassChanges::check_alike(const std::vector<std::vector<Changes>>& all) cons
                                    all[p][k] == kTrained ? p : 0, " of processes 0 and ", p));
 }
 
-void PassChanges::settle() {
+void PassChanges::reconcile() {
   std::vector<Changes> own;
   for (std::size_t k = 0; k < primary_.states.size(); ++k) own.push_back(own_changes(k));
   const bool any = std::ranges::any_of(own, [](Changes c) { return c != kTrained; });
   if (!any) return;
   const auto all = of_all_processes(group_.world, own);
-  check_alike(all);
+  check_same_trained(all);
   std::vector<Changes> of_each(all.size());
   for (std::size_t k = 0; k < primary_.states.size(); ++k) {
     for (std::size_t p = 0; p < all.size(); ++p) of_each[p] = all[p][k];
-    if (of_each[0] != kTrained) settle(k, of_each);
+    if (of_each[0] != kTrained) reconcile(k, of_each);
   }
   for (const auto& [key, which] : means_) average(which, std::get<1>(key));
 }
 
-void PassChanges::settle(std::size_t k, std::span<const Changes> of_each) {
+void PassChanges::reconcile(std::size_t k, std::span<const Changes> of_each) {
   const bool alone = of_each.size() == 1;
   const auto changed_it = [](Changes c) { return c != 0; };
   if (std::ranges::none_of(of_each, changed_it)) return;
@@ -201,7 +201,7 @@ void PassChanges::average(std::span<const std::size_t> which, std::size_t count)
       if (counts(r) && changed(r, k))
         copy_values(place, own);
       else
-        fill_nothing(place);
+        fill_sum_identity(place);
     });
   }
   group_.mean(flats, streams, count);
@@ -221,8 +221,8 @@ void ReplicaSync::end_pass(nn::ModuleBase& primary, std::span<const std::int64_t
   if (!impl_->is_set) return;
   const NoGrad guard;
   PassChanges changes(*impl_, primary, rows, all_rows, group);
-  changes.refuse_trained();
-  changes.settle();
+  changes.check_trained_unchanged();
+  changes.reconcile();
 }
 
 }  // namespace lockstep

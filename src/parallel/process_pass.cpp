@@ -22,7 +22,7 @@ namespace lockstep::detail {
 namespace {
 
 // The lines that have to be equal in all processes, and the states whose values are broadcast.
-struct ModelFacts final : nn::Visitor {
+struct ModelDescription final : nn::Visitor {
   std::vector<std::string> lines;
   std::vector<nn::State*> states;
 
@@ -123,19 +123,19 @@ void fail_processes(const World& world) noexcept {
   }
 }
 
-void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options) {
+void check_and_broadcast_model(const World& world, nn::ModuleBase& module, Device device, const std::string& options) {
   if (world.size() == 1) return;
-  ModelFacts facts;
-  module.visit(nn::Path(), facts);
-  facts.lines.push_back(options);
+  ModelDescription description;
+  module.visit(nn::Path(), description);
+  description.lines.push_back(options);
   std::string mine;
-  for (const std::string& line : facts.lines) mine += line + '\n';
+  for (const std::string& line : description.lines) mine += line + '\n';
   world.agree(mine, "comparing models", [&](const std::vector<std::string>& of_each) {
     expect_same_lines("[DataParallel] expected the same model in all processes", world, of_each);
   });
   const NoGrad guard;
   Communicator communicator({device}, world);
-  for (nn::State* const state : facts.states) {
+  for (nn::State* const state : description.states) {
     if (!state->defined() || state->numel() == 0) continue;
     const Tensor values = state->detach().contiguous();
     collective::broadcast(communicator, std::span(&values, 1), 0);
@@ -143,12 +143,12 @@ void begin_as_first(const World& world, nn::ModuleBase& module, Device device, c
   }
 }
 
-Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares) {
+Tensor mark_pass_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares) {
   return autograd::at_boundary(x, shares);
 }
 
-std::shared_ptr<autograd::ProcessShares> shares_to_come() { return std::make_shared<autograd::ProcessShares>(); }
+std::shared_ptr<autograd::ProcessShares> make_pending_shares() { return std::make_shared<autograd::ProcessShares>(); }
 
-void come(autograd::ProcessShares& shares, const ProcessPass& pass) { shares = *pass.by_rows; }
+void set_shares(autograd::ProcessShares& shares, const ProcessPass& pass) { shares = *pass.by_rows; }
 
 }  // namespace lockstep::detail

@@ -10,8 +10,9 @@ void ReplicaBarrier::arrive_and_wait(const char* op, std::size_t replica, Contri
   std::unique_lock lock(mutex_);
   const auto refuse_if_dropped = [&] {
     if (!dropped_) return;
-    throw ReplicaLeft(int(*dropped_), op, 0,
-                      text("replica ", *dropped_, " ended without coming, replica ", replica, " waited for it"));
+    throw PeerReplicaEnded(int(*dropped_), op, 0,
+                           text("replica ", *dropped_, " ended without calling ", op, ", in which replica ", replica,
+                                " was waiting: every replica must call it equally often"));
   };
   refuse_if_dropped();
   contributions_[replica] = &mine;

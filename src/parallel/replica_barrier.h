@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// Thrown in replicas that wait for one that has ended: a consequence of another replica's failure, not a cause.
-class ReplicaLeft final : public CollectiveError {
+class PeerReplicaEnded final : public CollectiveError {
  public:
   using CollectiveError::CollectiveError;
 };
@@ -34,7 +34,7 @@ class ReplicaBarrier {
 
   /// Returns when all replicas have arrived and the last one has run `combine` over all contributions. A device thread
   /// that waits runs its queue, since another replica's backward may depend on that. Throws the error of `combine` in
-  /// the last replica's thread; ReplicaLeft in the others', or when a replica has ended.
+  /// the last replica's thread; PeerReplicaEnded in the others', or when a replica has ended.
   void arrive_and_wait(const char* op, std::size_t replica, Contribution& mine,
                        const std::function<void(std::span<Contribution* const>)>& combine);
   /// Call when the replica has ended: the others stop waiting for it.

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-void fill_nothing(const Tensor& tensor) { fill_values(tensor, -0.0); }
+void fill_sum_identity(const Tensor& tensor) { fill_values(tensor, -0.0); }
 
 void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op) {
   const std::scoped_lock lock(mutex);
@@ -22,7 +22,7 @@ void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<c
   std::vector<Stream> on(streams.begin(), streams.end());
   for (std::size_t i = tensors.size(); i < devices.size(); ++i) {
     of_all.push_back(make_tensor(device_state(devices[i]), tensors[0].sizes(), tensors[0].dtype()));
-    fill_nothing(of_all.back());
+    fill_sum_identity(of_all.back());
     on.push_back(current_stream(devices[i]));
   }
   collective::all_reduce(*communicator, of_all, op, on);

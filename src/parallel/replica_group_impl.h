@@ -30,6 +30,6 @@ struct ReplicaGroup::Impl {
 };
 
 /// Fills in the neutral element of a sum: -0, since -0 + 0 is 0.
-void fill_nothing(const Tensor& tensor);
+void fill_sum_identity(const Tensor& tensor);
 
 }  // namespace lockstep

@@ -33,16 +33,16 @@ std::string frozen_parameters(nn::ModuleBase& module) {
   return frozen.names;
 }
 
-struct Survey final : nn::Visitor {
+struct ModuleScan final : nn::Visitor {
   bool any_off_cpu = false;
   void module(const nn::Path& path, nn::ModuleBase& module) override {
     if (dynamic_cast<DataParallelMark*>(&module))
       throw InvalidArgument(
           text("[DataParallel] expected a module without DataParallel inside, got one at \"", path.str(), "\""));
   }
-  void parameter(const nn::Path&, nn::Parameter& value) override { look(value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { look(value); }
-  void look(const Tensor& value) { any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu()); }
+  void parameter(const nn::Path&, nn::Parameter& value) override { scan(value); }
+  void buffer(const nn::Path&, nn::Buffer& value) override { scan(value); }
+  void scan(const Tensor& value) { any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu()); }
 };
 
 }  // namespace
@@ -60,10 +60,10 @@ std::vector<Device> resolve_devices(const std::vector<int>& device_ids) {
   return devices;
 }
 
-void adopt(nn::ModuleBase& module, Device device) {
-  Survey survey;
-  module.visit(nn::Path(), survey);
-  if (!survey.any_off_cpu) module.to(device);
+void move_to_device(nn::ModuleBase& module, Device device) {
+  ModuleScan scan;
+  module.visit(nn::Path(), scan);
+  if (!scan.any_off_cpu) module.to(device);
   ReplicaSync::check_placement(module, device);
 }
 
@@ -82,7 +82,7 @@ void refuse_nesting() {
 ReplicaSet::ReplicaSet(DataParallelOptions options)
     : options_(std::move(options)), devices_(resolve_devices(options_.device_ids)) {}
 
-void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
+void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   module_ = std::move(module);
   copy_ = copy;
   check_output_device(output_device());
@@ -90,13 +90,13 @@ void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   if (options_.world.size() > 1) calls_ = std::make_shared<CallLog>(options_.world);
   shard_sizes(0, devices_.size(), options_.scatter);  // throws for weights that do not match the devices
   draining(devices_, [this] {
-    adopt(*module_, devices_.front());
+    move_to_device(*module_, devices_.front());
     // Options that have to be equal in all processes, as the module has to.
     const BucketOptions& buckets = options_.buckets;
-    begin_as_first(options_.world, *module_, devices_.front(),
-                   text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ", buckets.bytes,
-                        " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
-                        ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
+    check_and_broadcast_model(options_.world, *module_, devices_.front(),
+                              text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ",
+                                   buckets.bytes, " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
+                                   ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
     make_replicas();
   });
 }
@@ -118,7 +118,7 @@ void ReplicaSet::check_call() const {
   ReplicaSync::check_placement(module(), devices_.front());
 }
 
-ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
+ProcessPass ReplicaSet::locate_rows(const std::vector<std::int64_t>& rows) {
   batch_rows_ = own_rows_ = std::reduce(rows.begin(), rows.end());
   if (options_.world.size() == 1) return {.all_rows = batch_rows_};
   if (const std::string frozen = frozen_parameters(*module_); !frozen.empty())
@@ -154,7 +154,7 @@ std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPa
   return as_one_process;
 }
 
-std::vector<nn::ModuleBase*> ReplicaSet::ready(std::size_t count) {
+std::vector<nn::ModuleBase*> ReplicaSet::sync_replicas(std::size_t count) {
   if (!is_alone()) {
     const ReplicaFit fit = buckets_.are_current() ? sync_.update(*module_) : ReplicaFit::none;
     if (fit == ReplicaFit::none) make_replicas();

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 /// All parameters, buffers, settings and submodules of a module, in order.
-struct Inventory final : nn::Visitor {
+struct ModuleState final : nn::Visitor {
   struct Item {
     nn::State* state;
     nn::BufferSync sync;  ///< For a parameter: `equal` if it is trained, else `primary`.
@@ -31,7 +31,7 @@ struct Inventory final : nn::Visitor {
   std::vector<std::size_t> extents;
   std::vector<nn::ModuleBase*> modules;
 
-  explicit Inventory(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
+  explicit ModuleState(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
   void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
   void parameter(const nn::Path&, nn::Parameter& value) override {
     states.push_back({&value, value.requires_grad() ? nn::BufferSync::equal : nn::BufferSync::primary, true});
@@ -42,46 +42,46 @@ struct Inventory final : nn::Visitor {
 };
 
 /// A tensor's storage and version.
-struct Seen {
+struct StateVersion {
   const Storage* storage = nullptr;
   std::uint64_t version = 0;
 
-  Seen() = default;
-  explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
-  bool operator==(const Seen&) const = default;
+  StateVersion() = default;
+  explicit StateVersion(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
+  bool operator==(const StateVersion&) const = default;
 };
 
 struct ReplicaSync::Impl {
   struct Replica {
-    Inventory inventory;
-    std::vector<Seen> primary_was = {}, was = {};  // each state when primary and replica were last made equal
+    ModuleState module_state;
+    std::vector<StateVersion> primary_was = {}, was = {};  // each state when primary and replica were last made equal
 
     void are_equal(std::size_t k, const nn::State& primary) {
-      primary_was[k] = Seen(primary);
-      was[k] = Seen(*inventory.states[k].state);
+      primary_was[k] = StateVersion(primary);
+      was[k] = StateVersion(*module_state.states[k].state);
     }
   };
   class StepState;
   std::vector<Replica> replicas;
   detail::Lifetime lifetime;
   bool is_set = false;
-  std::vector<nn::BufferSync> syncs;      // of the states, in the last pass
-  std::vector<std::vector<Seen>> before;  // each replica's states before that pass, the primary's first
+  std::vector<nn::BufferSync> syncs;              // of the states, in the last pass
+  std::vector<std::vector<StateVersion>> before;  // each replica's states before that pass, the primary's first
   std::vector<Tensor> trained;  // the primary's states that get gradients, or got some since the replicas were made
 
   // replicate.cpp
-  void begin_pass(const Inventory& primary);
-  bool fits(const Inventory& primary) const;
-  bool is_current(const Inventory& primary, const Replica& replica, std::size_t k) const;
-  void update(const Inventory& primary);
-  void use_in_step(const Inventory& primary) const;  // a step that may be captured
+  void begin_pass(const ModuleState& primary);
+  bool fits(const ModuleState& primary) const;
+  bool is_current(const ModuleState& primary, const Replica& replica, std::size_t k) const;
+  void update(const ModuleState& primary);
+  void use_in_step(const ModuleState& primary) const;  // a step that may be captured
 
   // pass_changes.cpp
-  nn::State& state(const Inventory& primary, std::size_t replica, std::size_t k) const {
-    return *(replica == 0 ? primary : replicas[replica - 1].inventory).states[k].state;
+  nn::State& state(const ModuleState& primary, std::size_t replica, std::size_t k) const {
+    return *(replica == 0 ? primary : replicas[replica - 1].module_state).states[k].state;
   }
-  bool has_changed(const Inventory& primary, std::size_t replica, std::size_t k) const {
-    return Seen(state(primary, replica, k)) != before[replica][k];
+  bool has_changed(const ModuleState& primary, std::size_t replica, std::size_t k) const {
+    return StateVersion(state(primary, replica, k)) != before[replica][k];
   }
 };
 

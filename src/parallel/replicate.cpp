@@ -24,7 +24,7 @@ void check_shaped(const char* op, const char* kind, const nn::Path& path, const 
                                "\" to have a shape, got a lazy one: run one batch through the module first"));
 }
 
-struct Shaped final : nn::Visitor {
+struct ShapeCheck final : nn::Visitor {
   void parameter(const nn::Path& path, nn::Parameter& value) override {
     check_shaped("replicate", "parameter", path, value);
   }
@@ -54,7 +54,7 @@ class Placement final : public nn::Visitor {
 
 }  // namespace
 
-void ReplicaSync::Impl::begin_pass(const Inventory& primary) {
+void ReplicaSync::Impl::begin_pass(const ModuleState& primary) {
   syncs.clear();
   before.assign(replicas.size() + 1, {});
   for (const auto& [state, sync, is_parameter] : primary.states) {
@@ -62,27 +62,27 @@ void ReplicaSync::Impl::begin_pass(const Inventory& primary) {
     before[0].emplace_back(*state);
   }
   for (std::size_t r = 0; r < replicas.size(); ++r)
-    for (const Inventory::Item& item : replicas[r].inventory.states) before[r + 1].emplace_back(*item.state);
+    for (const ModuleState::Item& item : replicas[r].module_state.states) before[r + 1].emplace_back(*item.state);
 }
 
 // True if a replica's state still equals the primary's: neither has another storage, and since they were equal they
 // have changed equally often if they keep lockstep, or not at all. (States that were frozen in the last pass may have
 // changed in each replica on its own.)
-bool ReplicaSync::Impl::is_current(const Inventory& primary, const Replica& replica, std::size_t k) const {
-  const Inventory::Item& item = primary.states[k];
-  const nn::State& own = *replica.inventory.states[k].state;
-  const Seen now(*item.state), its(own), &primary_was = replica.primary_was[k], &was = replica.was[k];
+bool ReplicaSync::Impl::is_current(const ModuleState& primary, const Replica& replica, std::size_t k) const {
+  const ModuleState::Item& item = primary.states[k];
+  const nn::State& own = *replica.module_state.states[k].state;
+  const StateVersion now(*item.state), its(own), &primary_was = replica.primary_was[k], &was = replica.was[k];
   if (now.storage != primary_was.storage || its.storage != was.storage) return false;
   if (syncs[k] != nn::BufferSync::equal && (now != primary_was || its != was)) return false;
   return item.is_parameter || item.sync == nn::BufferSync::equal ? are_in_lockstep(*item.state, own) : true;
 }
 
-void ReplicaSync::Impl::update(const Inventory& primary) {
+void ReplicaSync::Impl::update(const ModuleState& primary) {
   const NoGrad guard;
   for (Replica& replica : replicas) {
-    const Inventory& own = replica.inventory;
+    const ModuleState& own = replica.module_state;
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
-      const Inventory::Item& item = primary.states[k];
+      const ModuleState::Item& item = primary.states[k];
       const nn::State& source = *item.state;
       nn::State& target = *own.states[k].state;
       if (target.requires_grad() != source.requires_grad()) target.requires_grad_(source.requires_grad());
@@ -107,8 +107,8 @@ void ReplicaSync::Impl::update(const Inventory& primary) {
   }
 }
 
-bool ReplicaSync::Impl::fits(const Inventory& primary) const {
-  const Inventory& replica = replicas.empty() ? primary : replicas.front().inventory;
+bool ReplicaSync::Impl::fits(const ModuleState& primary) const {
+  const ModuleState& replica = replicas.empty() ? primary : replicas.front().module_state;
   bool same =
       primary.states.size() == trained.size() && primary.states.size() == replica.states.size() &&
       primary.settings.size() == replica.settings.size() && primary.extents == replica.extents &&
@@ -126,7 +126,7 @@ bool ReplicaSync::Impl::fits(const Inventory& primary) const {
 void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> devices) {
   if (devices.empty()) throw InvalidArgument("[replicate] expected at least one device, got none");
   for (const Device& device : devices) device_state(device);
-  Shaped visitor;
+  ShapeCheck visitor;
   module.visit(nn::Path(), visitor);
 }
 
@@ -134,12 +134,12 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
 // them; every other state must have changed as often since the step before.
 class ReplicaSync::Impl::StepState final : public StepPart {
  public:
-  StepState(std::weak_ptr<const void> sync, const Impl& impl, const Inventory& primary) : sync_(std::move(sync)) {
+  StepState(std::weak_ptr<const void> sync, const Impl& impl, const ModuleState& primary) : sync_(std::move(sync)) {
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
       Copies& copies = states_.emplace_back();
       copies.are_equal = primary.states[k].sync == nn::BufferSync::equal;
       copies.tensors.push_back(*primary.states[k].state);
-      for (const Replica& replica : impl.replicas) copies.tensors.push_back(*replica.inventory.states[k].state);
+      for (const Replica& replica : impl.replicas) copies.tensors.push_back(*replica.module_state.states[k].state);
     }
     mark();
   }
@@ -197,7 +197,7 @@ class ReplicaSync::Impl::StepState final : public StepPart {
   std::vector<std::uint64_t> found_;
 };
 
-void ReplicaSync::Impl::use_in_step(const Inventory& primary) const {
+void ReplicaSync::Impl::use_in_step(const ModuleState& primary) const {
   if (StepParts* const parts = context().step_parts) parts->add<StepState>(this, lifetime.watch(), *this, primary);
 }
 
@@ -215,24 +215,24 @@ void ReplicaSync::check_placement(nn::ModuleBase& module, Device device) {
 void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas) {
   Impl& impl = *impl_;
   impl.replicas.clear();
-  const Inventory inventory(primary);
+  const ModuleState own(primary);
   impl.trained.clear();
   impl.is_set = true;
-  for (const Inventory::Item& item : inventory.states)
+  for (const ModuleState::Item& item : own.states)
     impl.trained.push_back(item.state->requires_grad() ? *item.state : Tensor());
   for (nn::ModuleBase* module : replicas) {
-    Impl::Replica& replica = impl.replicas.emplace_back(Impl::Replica{Inventory(*module)});
-    for (std::size_t k = 0; k < inventory.states.size(); ++k)
-      if (inventory.states[k].keeps_lockstep())
-        begin_in_lockstep(*inventory.states[k].state, *replica.inventory.states[k].state);
-    for (const Inventory::Item& item : inventory.states) replica.primary_was.emplace_back(*item.state);
-    for (const Inventory::Item& item : replica.inventory.states) replica.was.emplace_back(*item.state);
+    Impl::Replica& replica = impl.replicas.emplace_back(Impl::Replica{ModuleState(*module)});
+    for (std::size_t k = 0; k < own.states.size(); ++k)
+      if (own.states[k].keeps_lockstep())
+        begin_in_lockstep(*own.states[k].state, *replica.module_state.states[k].state);
+    for (const ModuleState::Item& item : own.states) replica.primary_was.emplace_back(*item.state);
+    for (const ModuleState::Item& item : replica.module_state.states) replica.was.emplace_back(*item.state);
   }
-  impl.begin_pass(inventory);
+  impl.begin_pass(own);
 }
 
 ReplicaFit ReplicaSync::update(nn::ModuleBase& primary) {
-  const Inventory now(primary);
+  const ModuleState now(primary);
   if (!impl_->is_set || !impl_->fits(now)) return ReplicaFit::none;
   impl_->use_in_step(now);
   impl_->update(now);
@@ -252,8 +252,8 @@ void ReplicaSync::fail_pass() noexcept {
   for (std::size_t r = 0; r < impl_->replicas.size(); ++r) {
     Impl::Replica& replica = impl_->replicas[r];
     for (std::size_t k = 0; k < replica.was.size(); ++k) {
-      const nn::State& state = *replica.inventory.states[k].state;
-      if (!state.requires_grad() || Seen(state) != impl_->before[r + 1][k]) replica.was[k] = Seen();
+      const nn::State& state = *replica.module_state.states[k].state;
+      if (!state.requires_grad() || StateVersion(state) != impl_->before[r + 1][k]) replica.was[k] = StateVersion();
     }
   }
 }

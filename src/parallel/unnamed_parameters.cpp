@@ -35,7 +35,7 @@ std::vector<Tensor> parameters_behind(std::span<const Tensor> outputs, std::span
 
 }  // namespace
 
-void UnnamedParameters::look_at(const nn::ModuleBase& module, std::span<const Tensor> outputs) {
+void UnnamedParameters::check_outputs(const nn::ModuleBase& module, std::span<const Tensor> outputs) {
   const std::vector<Tensor> inputs = std::exchange(inputs_, {});
   if (!autograd::any_records(outputs)) return;
   is_done_ = true;

@@ -96,7 +96,7 @@ TEST(GatherByRank, JoinsAsTheRankSays) {
   const TestDevices devices(2);
   const Tensor a = ones({2}, {.device = "cuda:0"}), b = zeros({1}, {.device = "cuda:1"});
   const auto of = [&](const Tensor& x, double mean) { return std::tuple(x, tensor(mean, {.device = x.device()})); };
-  const auto [rows, mean] = gather(std::vector{of(a, 3), of(b, 6)}, "cuda:0", {.how = Gather::by_rank, .rows = {2, 1}});
+  const auto [rows, mean] = gather(std::vector{of(a, 3), of(b, 6)}, "cuda:0", {.how = Gather::by_ndim, .rows = {2, 1}});
   EXPECT_EQ(values(rows), (std::vector<double>{1, 1, 0}));
   EXPECT_EQ(mean.sizes(), Shape());
   EXPECT_NEAR(mean.item<double>(), 4, 1e-6);

@@ -135,7 +135,7 @@ TEST(WeightedMeans, AreAddedWhateverGatherIs) {
   const Batch batch;
   const OnlyMean module;
   const Result expected = on_one_cpu(module.tagger, batch);
-  for (const Gather how : {Gather::concatenate, Gather::mean, Gather::by_rank, Gather::sum}) {
+  for (const Gather how : {Gather::concatenate, Gather::mean, Gather::by_ndim, Gather::sum}) {
     DataParallel model(copy(module), {.gather = how});
     const WeightedMean mean = model(batch.x, batch.tags);
     mean.value().backward();

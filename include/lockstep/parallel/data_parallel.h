@@ -83,7 +83,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// std::move(module) or copy(module). Throws DeviceMismatch naming a parameter on another device, and InvalidArgument
   /// for a module that holds a DataParallel or a lazy parameter.
   explicit DataParallel(M&& module, DataParallelOptions options = {}) : set_(std::move(options)) {
-    set_.take(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to) {
+    set_.set_module(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to) {
       return std::unique_ptr<nn::ModuleBase>(std::make_unique<M>(detail::copy_on(static_cast<const M&>(from), to)));
     });
   }
@@ -143,13 +143,13 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     set_.check_call();
     return detail::draining(devices(), [&] {
       detail::UnnamedParameters& unnamed = set_.unnamed();
-      const bool looks = unnamed.looks();
-      if (looks) (unnamed.add_input(arguments), ...);
+      const bool checks = unnamed.is_enabled();
+      if (checks) (unnamed.add_input(arguments), ...);
       if constexpr (std::is_void_v<decltype(pass(std::forward<Arguments>(arguments)...))>) {
         pass(std::forward<Arguments>(arguments)...);
       } else {
         auto output = pass(std::forward<Arguments>(arguments)...);
-        if (looks) unnamed.look(module(), output);
+        if (checks) unnamed.check(module(), output);
         return output;
       }
     });
@@ -179,13 +179,13 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
     std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
-    const auto entering = set_.is_weighted() ? detail::shares_to_come() : nullptr;
+    const auto entering = set_.is_weighted() ? detail::make_pending_shares() : nullptr;
     if (entering)
       for_each_tensor(given, MemberPath("arguments"),
-                      [&](const MemberPath&, Tensor& x) { x = detail::cross_boundary(x, entering); });
+                      [&](const MemberPath&, Tensor& x) { x = detail::mark_pass_boundary(x, entering); });
     auto inputs = scatter(given, devices(), set_.options().scatter, "arguments", &rows);
-    const detail::ProcessPass place = set_.place(rows);
-    if (entering) detail::come(*entering, place);
+    const detail::ProcessPass place = set_.locate_rows(rows);
+    if (entering) detail::set_shares(*entering, place);
     try {
       if (const auto other = set_.scatter_as_one_process(place, rows))
         inputs = scatter(given, devices(), *other, "arguments", &rows);
@@ -198,7 +198,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   template <class Inputs>
   auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place) {
-    const std::vector<nn::ModuleBase*> modules = set_.ready(inputs.size());
+    const std::vector<nn::ModuleBase*> modules = set_.sync_replicas(inputs.size());
     const auto call = [&](std::size_t i) -> decltype(auto) {
       return detail::call_with(static_cast<M&>(*modules[i]), std::move(inputs[i]));
     };
@@ -214,7 +214,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         const Gather join = set_.options().gather;
         const std::vector<bool> counts_rows = detail::counting_rows(outputs[0], join != Gather::concatenate);
         auto output = gather(std::move(outputs), output_device(), {.dim = how.dim, .how = join, .rows = rows});
-        if (set_.is_weighted()) detail::leave(output, place, counts_rows);
+        if (set_.is_weighted()) detail::mark_outputs(output, place, counts_rows);
         detail::for_each_weighted_mean(output, [&](WeightedMean& mean) { mean = set_.over_processes(mean); });
         return output;
       }
@@ -246,7 +246,7 @@ auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& op
   if constexpr (std::is_lvalue_reference_v<Module>)
     ReplicaSync::check_placement(module, devices.front());
   else
-    detail::adopt(module, devices.front());
+    detail::move_to_device(module, devices.front());
   return detail::draining(devices, [&] {
     std::vector<std::int64_t> rows;
     auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices),

@@ -23,7 +23,7 @@ enum class Gather : std::uint8_t {
                 ///< if other shards have rows.
   mean,         ///< The mean, weighted by the shards' sizes: the mean of the shards' mean losses is that of the full
                 ///< batch.
-  by_rank,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is the same as on one device.
+  by_ndim,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is the same as on one device.
   sum,          ///< The sum.
 };
 
@@ -40,7 +40,7 @@ LOCKSTEP_API Tensor gather_tensors(const std::string& name, std::span<const Tens
                                    const GatherOptions& options);
 
 namespace detail {
-[[noreturn]] LOCKSTEP_API void throw_nothing(const std::string& name);
+[[noreturn]] LOCKSTEP_API void throw_no_parts(const std::string& name);
 
 /// The parts of one replica's output.
 struct OutputParts {
@@ -113,7 +113,7 @@ bool equal_parts(const void* a, const void* b) {
 /// be compared.
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
-  if (values.empty()) detail::throw_nothing(name);
+  if (values.empty()) detail::throw_no_parts(name);
   const MemberPath whole(name);
   std::vector<detail::OutputParts> outputs(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -50,13 +50,14 @@ LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
 /// Called before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or
 /// option that differs between processes; then broadcasts process 0's values.
-LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options);
+LOCKSTEP_API void check_and_broadcast_model(const World& world, nn::ModuleBase& module, Device device,
+                                            const std::string& options);
 
 /// Marks x as it enters or leaves the model, so that backward knows the pass of its loss and the loss's weight.
-LOCKSTEP_API Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
-/// Shares for tensors that enter before the pass is known; come() fills them in, by rows.
-LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> shares_to_come();
-LOCKSTEP_API void come(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See shares_to_come().
+LOCKSTEP_API Tensor mark_pass_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
+/// Shares for tensors that enter before the pass is known; set_shares() fills them in, by rows.
+LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> make_pending_shares();
+LOCKSTEP_API void set_shares(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See make_pending_shares().
 
 /// True for each tensor of a replica's output that counts by rows, in order. A 0-dim tensor that becomes an element of
 /// a vector counts by replicas instead, unless `stay_0_dim` or it is a part of a WeightedMean.
@@ -71,10 +72,10 @@ std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
 
 /// Puts a boundary after each tensor of a gathered output.
 template <class T>
-void leave(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
+void mark_outputs(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
   std::size_t k = 0;
   for_each_tensor(output, MemberPath("output"), [&](const MemberPath&, Tensor& tensor) {
-    tensor = cross_boundary(tensor, counts_rows[k++] ? pass.by_rows : pass.by_replicas);
+    tensor = mark_pass_boundary(tensor, counts_rows[k++] ? pass.by_rows : pass.by_replicas);
   });
 }
 

@@ -31,14 +31,15 @@ struct DataParallelMark {};  // a base by which a DataParallel is recognized, wh
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
 /// Moves a module that is wholly on the CPU to `device`; otherwise throws unless all of it is on `device`. Refuses lazy
 /// parameters and a DataParallel inside.
-LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
+LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device);
 /// Throws InvalidArgument for a device that does not exist.
 LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
 
 /// The state that a DataParallel keeps between calls: the module on the first device, its replicas on the others, and
-/// the objects that keep them equal. A call is check_call(), place(), ready(), and end_pass() or fail_pass().
+/// the objects that keep them equal. A call is check_call(), locate_rows(), sync_replicas(), and end_pass() or
+/// fail_pass().
 class LOCKSTEP_API ReplicaSet {
  public:
   /// Copies a module of the known type to a device.
@@ -47,7 +48,7 @@ class LOCKSTEP_API ReplicaSet {
   /// Makes a set without a module. Throws as resolve_devices() does.
   explicit ReplicaSet(DataParallelOptions options);
   /// Takes the module and makes its replicas. Throws as DataParallel's constructor does.
-  void take(std::unique_ptr<nn::ModuleBase> module, Copy copy);
+  void set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy);
 
   /// Throws InvalidArgument if this was moved from.
   nn::ModuleBase& module() const { return there(module_, "DataParallel", "a model"); }
@@ -67,13 +68,13 @@ class LOCKSTEP_API ReplicaSet {
   /// Throws, before anything is changed, if a call cannot be made.
   void check_call() const;
   /// The place of these rows among those of all processes. Throws CollectiveError.
-  ProcessPass place(const std::vector<std::int64_t>& rows);
+  ProcessPass locate_rows(const std::vector<std::int64_t>& rows);
   /// Options that divide the batch into the shards that one process with all devices would make; nullopt if they
   /// already are.
   std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
                                                        const std::vector<std::int64_t>& rows) const;
   /// The module and as many of its replicas as will run, all equal to it.
-  std::vector<nn::ModuleBase*> ready(std::size_t count);
+  std::vector<nn::ModuleBase*> sync_replicas(std::size_t count);
   /// The description of the pass, for run_replicas(). `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
   /// Called after a pass with so many rows per replica. Throws as ReplicaSync::end_pass() does.

@@ -13,7 +13,7 @@ namespace lockstep::detail {
 /// Walks the graph of the first pass whose output requires a gradient, once, and prints a warning to standard error.
 class LOCKSTEP_API UnnamedParameters {
  public:
-  bool looks() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the rest.
+  bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the rest.
   /// Called before the pass: the walk stops at the inputs.
   template <class Argument>
   void add_input(const Argument& argument) {
@@ -21,10 +21,10 @@ class LOCKSTEP_API UnnamedParameters {
   }
   /// Called after the pass.
   template <class Output>
-  void look(const nn::ModuleBase& module, const Output& output) {
+  void check(const nn::ModuleBase& module, const Output& output) {
     std::vector<Tensor> outputs;
     collect(output, outputs);
-    look_at(module, outputs);
+    check_outputs(module, outputs);
   }
 
  private:
@@ -34,7 +34,7 @@ class LOCKSTEP_API UnnamedParameters {
       for_each_tensor(const_cast<T&>(value), MemberPath(),
                       [&](const MemberPath&, Tensor& tensor) { tensors.push_back(tensor); });
   }
-  void look_at(const nn::ModuleBase& module, std::span<const Tensor> outputs);
+  void check_outputs(const nn::ModuleBase& module, std::span<const Tensor> outputs);
 
   std::vector<Tensor> inputs_;
   bool is_done_ = false;

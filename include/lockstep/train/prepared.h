@@ -64,7 +64,7 @@ class Prepared {
         share_(detail::share_of(world_, devices.size())) {
     module_->to(device_);
     if (devices.size() == 1 && world_.size() == 1) return;
-    if (options.gather == Gather::concatenate) options.gather = Gather::by_rank;
+    if (options.gather == Gather::concatenate) options.gather = Gather::by_ndim;
     for (const Device& device : devices)
       if (device.is_cuda()) options.device_ids.push_back(device.index());
     parallel_.emplace(detail::Borrowed<M>(module), std::move(options));
@@ -77,13 +77,13 @@ class Prepared {
     batch_rows_ = -1;
     (count_rows(arguments), ...);
     batch_rows_ = std::max<std::int64_t>(batch_rows_, 0);
-    const bool looks = unnamed_.looks();
-    if (looks) (unnamed_.add_input(arguments), ...);
+    const bool checks = unnamed_.is_enabled();
+    if (checks) (unnamed_.add_input(arguments), ...);
     if constexpr (std::is_void_v<decltype((*module_)(std::forward<Arguments>(arguments)...))>) {
       (*module_)(std::forward<Arguments>(arguments)...);
     } else {
       decltype(auto) output = (*module_)(std::forward<Arguments>(arguments)...);
-      if (looks) unnamed_.look(*module_, output);
+      if (checks) unnamed_.check(*module_, output);
       return output;
     }
   }
