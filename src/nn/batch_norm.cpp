@@ -47,7 +47,7 @@ void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
 }
 
 // A lazy layer may have loaded its state from a file.
-void BatchNormState::see(const Tensor& x) {
+void BatchNormState::initialize_parameters(const Tensor& x) {
   if (num_features >= 0) return;
   for (const Tensor& known : {or_nothing(weight), or_nothing(running_mean)})
     if (known.defined()) {
@@ -66,7 +66,7 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
                                        : text("[", layer_, "] expected x [batch, ", features, "] or [batch, ", features,
                                               ", length], got ", x.sizes()));
   }
-  see(x);
+  initialize_parameters(x);
   if (x.size(1) != num_features)
     throw ShapeError(text("[", layer_, "] expected x of ", num_features, " features, got ", x.sizes()));
   const Tensor result =

@@ -114,7 +114,7 @@ void ConvState::make(std::int64_t in, const TensorOptions& options) {
   if (bias) *bias = first_values({out_channels});
 }
 
-void ConvState::see(const Tensor& x) {
+void ConvState::initialize_parameters(const Tensor& x) {
   if (weight.defined()) {
     in_channels = transposed_ ? weight.size(0) : weight.size(1) * groups_;
     return;

@@ -21,7 +21,7 @@ template <class F>
 class EachState final : public Visitor {
  public:
   explicit EachState(F function) : function_(std::move(function)) {}
-  void module(const Path& path, ModuleBase& module) override { check_there(module, path.str()); }
+  void module(const Path& path, ModuleBase& module) override { check_not_moved_from(module, path.str()); }
   void parameter(const Path& path, Parameter& value) override { function_(path, value); }
   void buffer(const Path& path, Buffer& value) override { function_(path, value); }
 
@@ -39,7 +39,7 @@ template <class F>
 class EachParameter final : public Visitor {
  public:
   explicit EachParameter(F function) : function_(std::move(function)) {}
-  void module(const Path& path, ModuleBase& module) override { check_there(module, path.str()); }
+  void module(const Path& path, ModuleBase& module) override { check_not_moved_from(module, path.str()); }
   void parameter(const Path& path, Parameter& value) override { function_(path, value); }
 
  private:
@@ -96,7 +96,7 @@ struct ModeSetter final : Visitor {
 
 }  // namespace
 
-void check_there(const ModuleBase& module, const std::string& name) {
+void check_not_moved_from(const ModuleBase& module, const std::string& name) {
   if (!module.is_moved_from()) return;
   throw InvalidArgument(text('[', short_type_name(typeid(module)), "] expected a module", name.empty() ? "" : " ", name,
                              ", got one that was moved from: use the one that it was moved into"));

@@ -21,7 +21,7 @@ class StepModules final : public StepPart {
     if (!known_.insert(&module).second) return;
     ModuleBase& walked = *modules_of(const_cast<ModuleBase&>(module)).front();  // walking does not change it
     roots_.push_back({walked.lifetime_.watch(), &walked, {}});
-    if (has_begun_) roots_.back().found = facts_of(walked);
+    if (has_begun_) roots_.back().found = hashes_of(walked);
   }
 
   bool is_gone() const override { return false; }
@@ -34,7 +34,7 @@ class StepModules final : public StepPart {
       if (covered.contains(root.module)) continue;
       const std::vector<ModuleBase*> all = modules_of(*root.module);
       std::erase_if(kept, [&](const Root& other) { return std::ranges::find(all, other.module) != all.end(); });
-      kept.push_back({root.lifetime, root.module, facts_of(*root.module)});
+      kept.push_back({root.lifetime, root.module, hashes_of(*root.module)});
       covered.insert(all.begin(), all.end());
     }
     roots_ = std::move(kept);
@@ -45,7 +45,7 @@ class StepModules final : public StepPart {
   const char* change() override {
     for (const Root& root : roots_) {
       if (root.lifetime.expired()) throw_gone_from_step("module");
-      const Facts now = facts_of(*root.module);
+      const StateHashes now = hashes_of(*root.module);
       if (now.modes != root.found.modes) return "the mode of a module";
       if (now.settings != root.found.settings) return "a setting of a module";
       if (now.states != root.found.states) return "the parts, parameters or buffers of a module";
@@ -55,20 +55,20 @@ class StepModules final : public StepPart {
 
  private:
   // One hash of each kind of state.
-  struct Facts {
+  struct StateHashes {
     std::uint64_t modes = 0, settings = 0, states = 0;
   };
   struct Root {
     std::weak_ptr<const void> lifetime;
     ModuleBase* module;
-    Facts found;
+    StateHashes found;
   };
-  struct Survey final : Visitor {
+  struct ModuleCollector final : Visitor {
     std::vector<ModuleBase*> modules;
     void module(const Path&, ModuleBase& module) override { modules.push_back(&module); }
   };
-  struct Look final : Visitor {
-    Facts facts;
+  struct StateHasher final : Visitor {
+    StateHashes hashes;
 
     static void mix(std::uint64_t& hash, std::uint64_t word) {
       hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
@@ -78,24 +78,24 @@ class StepModules final : public StepPart {
     static void mix(std::uint64_t& hash, const T* address) {
       mix(hash, reinterpret_cast<std::uintptr_t>(address));
     }
-    void look(State& value) {
-      mix(facts.states, &value);
+    void add(State& value) {
+      mix(hashes.states, &value);
       if (!value.defined()) return;
-      mix(facts.states, value.impl());
-      mix(facts.states, value.impl()->storage);
-      mix(facts.states, std::uint64_t(autograd::needs_grad(value)));
+      mix(hashes.states, value.impl());
+      mix(hashes.states, value.impl()->storage);
+      mix(hashes.states, std::uint64_t(autograd::needs_grad(value)));
     }
 
     void module(const Path&, ModuleBase& module) override {
-      mix(facts.states, &module);
-      mix(facts.modes, std::uint64_t(module.training_) + 1);
+      mix(hashes.states, &module);
+      mix(hashes.modes, std::uint64_t(module.training_) + 1);
       if (!module.has_forward_hooks()) return;
       const auto [hooks, count] = module.forward_hooks_->state();
-      mix(facts.settings, hooks.get());
-      mix(facts.settings, std::uint64_t(count));
+      mix(hashes.settings, hooks.get());
+      mix(hashes.settings, std::uint64_t(count));
     }
-    void parameter(const Path&, Parameter& value) override { look(value); }
-    void buffer(const Path&, Buffer& value) override { look(value); }
+    void parameter(const Path&, Parameter& value) override { add(value); }
+    void buffer(const Path&, Buffer& value) override { add(value); }
     void setting(const Path&, void* value, std::size_t bytes) override {
       std::array<unsigned char, sizeof(std::uint64_t)> part;
       for (std::size_t at = 0; at < bytes; at += part.size()) {
@@ -103,23 +103,23 @@ class StepModules final : public StepPart {
         std::memcpy(part.data(), static_cast<const std::byte*>(value) + at, std::min(part.size(), bytes - at));
         std::uint64_t word = 0;
         std::memcpy(&word, part.data(), part.size());
-        mix(facts.settings, word + 1);
+        mix(hashes.settings, word + 1);
       }
     }
-    void extent(const Path&, std::size_t extent) override { mix(facts.states, std::uint64_t(extent) + 1); }
+    void extent(const Path&, std::size_t extent) override { mix(hashes.states, std::uint64_t(extent) + 1); }
   };
 
   // The first is the module, or the one that an AnyModule holds.
   static std::vector<ModuleBase*> modules_of(ModuleBase& module) {
-    Survey survey;
-    module.visit(Path(), survey);
-    if (survey.modules.empty()) survey.modules.push_back(&module);
-    return std::move(survey.modules);
+    ModuleCollector collector;
+    module.visit(Path(), collector);
+    if (collector.modules.empty()) collector.modules.push_back(&module);
+    return std::move(collector.modules);
   }
-  static Facts facts_of(ModuleBase& module) {
-    Look look;
-    module.visit(Path(), look);
-    return look.facts;
+  static StateHashes hashes_of(ModuleBase& module) {
+    StateHasher hasher;
+    module.visit(Path(), hasher);
+    return hasher.hashes;
   }
   // Drops modules that lived only in the step, such as one that forward() makes.
   void drop_gone() {
@@ -137,7 +137,7 @@ void use_in_step(const ModuleBase& module) {
 }
 
 ForwardObserver* begin_call(ModuleBase& module) {
-  if (module.is_moved_from()) check_there(module);
+  if (module.is_moved_from()) check_not_moved_from(module);
   use_in_step(module);
   return context().forward_observer;
 }

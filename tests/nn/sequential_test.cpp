@@ -111,9 +111,9 @@ struct Derived : nn::Linear {
 struct Own : nn::Module<Own> {
   Tensor forward(const Tensor& x) const { return x; }
 };
-static_assert(nn::IsItself<nn::Linear> && nn::IsItself<nn::Sequential> && nn::IsItself<nn::AnyModule> &&
-              nn::IsItself<Own>);
-static_assert(!nn::IsItself<Derived>);  // would run as a Linear in one place and as itself in another
+static_assert(nn::IsMostDerived<nn::Linear> && nn::IsMostDerived<nn::Sequential> && nn::IsMostDerived<nn::AnyModule> &&
+              nn::IsMostDerived<Own>);
+static_assert(!nn::IsMostDerived<Derived>);  // would run as a Linear in one place and as itself in another
 
 }  // namespace
 }  // namespace lockstep

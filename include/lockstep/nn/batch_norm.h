@@ -53,7 +53,7 @@ class LOCKSTEP_API BatchNormState {
 
  private:
   void make(std::int64_t features, const TensorOptions& options);
-  void see(const Tensor& x);
+  void initialize_parameters(const Tensor& x);
 
   const char* layer_;
   Ranks ranks_;

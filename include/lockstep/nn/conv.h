@@ -87,7 +87,7 @@ class LOCKSTEP_API ConvState {
   /// conv_transpose1d(), conv_transpose2d() or conv_transpose3d() with the layer's parameters.
   Tensor convolve_transposed(const Tensor& x) const;
   /// Creates the parameters of a lazy layer with the number of channels, device and dtype of x, unless they exist.
-  void see(const Tensor& x);
+  void initialize_parameters(const Tensor& x);
 
  private:
   void check(const Channels& channels) const;
@@ -130,7 +130,7 @@ class LazyConv : public Module<LazyConv<kDims>>, public ConvState {
       : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(LazyConv);
   Tensor forward(const Tensor& x) {
-    see(x);
+    initialize_parameters(x);
     return convolve(x);
   }
 };
@@ -164,7 +164,7 @@ class LazyConvTranspose : public Module<LazyConvTranspose<kDims>>, public ConvSt
       : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(LazyConvTranspose);
   Tensor forward(const Tensor& x) {
-    see(x);
+    initialize_parameters(x);
     return convolve_transposed(x);
   }
 };

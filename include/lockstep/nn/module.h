@@ -241,7 +241,7 @@ Tensor first_tensor(const Arguments&... arguments) {
 
 /// Does not compile for a module that would be copied: training the copy would not train the caller's module.
 template <class Given>
-void require_given() {
+void require_moved() {
   static_assert(
       !std::is_lvalue_reference_v<Given> && !std::is_const_v<Given>,
       "a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)");
@@ -254,7 +254,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor);
 
 /// False for a module that derives from another module: it would run and be visited as that one.
 template <class T>
-concept IsItself = !requires(const T& module) {
+concept IsMostDerived = !requires(const T& module) {
   detail::self_of(module);
 }
 || std::same_as<decltype(detail::self_of(std::declval<const T&>())), T>;
@@ -266,7 +266,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor) {
   if constexpr (std::is_const_v<T>) {
     static_assert(kUnsupported<T>, "members() lists a const member, or is const itself: it must not be");
   } else if constexpr (std::derived_from<T, ModuleBase>) {
-    static_assert(IsItself<T>, "a module that derives from another one: hold that as a member instead");
+    static_assert(IsMostDerived<T>, "a module that derives from another one: hold that as a member instead");
     static_cast<ModuleBase&>(member).visit(path, visitor);
   } else if constexpr (std::same_as<T, Parameter>) {
     visitor.parameter(path, member);

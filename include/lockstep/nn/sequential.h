@@ -23,8 +23,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   template <class Given, class M = std::remove_cvref_t<Given>>
   requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(Given&& module)
       : held_(std::make_unique<Held<M>>(std::forward<Given>(module))) {
-    detail::require_given<Given>();
-    static_assert(IsItself<M>, "a module that derives from another one: hold that as a member instead");
+    detail::require_moved<Given>();
+    static_assert(IsMostDerived<M>, "a module that derives from another one: hold that as a member instead");
   }
   template <TensorFunction F>
   AnyModule(F&& function) : AnyModule(Functional<std::decay_t<F>>(std::forward<F>(function))) {}
@@ -104,7 +104,7 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
   requires((std::derived_from<std::remove_cvref_t<Given>, ModuleBase> || TensorFunction<Given>)&&...) &&
       (sizeof...(Given) != 1 ||
        !(std::same_as<std::remove_cvref_t<Given>, Sequential> && ...)) explicit Sequential(Given&&... modules) {
-    (require_given<Given>(), ...);
+    (require_moved<Given>(), ...);
     (items_.emplace_back(std::forward<Given>(modules)), ...);
   }
   LOCKSTEP_COPIED_IF_ASKED(Sequential);
@@ -119,8 +119,8 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
 
  private:
   template <class Given>
-  static void require_given() {
-    if constexpr (!TensorFunction<Given>) detail::require_given<Given>();
+  static void require_moved() {
+    if constexpr (!TensorFunction<Given>) detail::require_moved<Given>();
   }
 
   std::vector<AnyModule> items_;

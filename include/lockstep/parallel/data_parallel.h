@@ -76,7 +76,7 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
-  static_assert(nn::IsItself<M>, "a module that derives from another one: hold that as a member instead");
+  static_assert(nn::IsMostDerived<M>, "a module that derives from another one: hold that as a member instead");
 
  public:
   /// Takes ownership of a module that is on the CPU (and moves it) or on the first device: pass a temporary,
@@ -88,7 +88,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     });
   }
   explicit DataParallel(const M&, const DataParallelOptions& options = {}) : set_(options) {
-    nn::detail::require_given<const M&>();
+    nn::detail::require_moved<const M&>();
   }
   explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.set_.options()) {
     this->set_mode(other.is_training());
