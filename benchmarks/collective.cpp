@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "compare.h"
 #include "harness.h"
-#include "turns.h"
 
 using namespace lockstep;
 

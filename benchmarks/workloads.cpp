@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "compare.h"
 #include "harness.h"
 #include "models.h"
-#include "turns.h"
 
 using namespace lockstep;
 

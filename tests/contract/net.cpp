@@ -152,20 +152,20 @@ struct Normalized : nn::Module<Normalized> {
 };
 
 // Two norms that do not depend on each other.
-struct Beside : nn::Module<Beside> {
+struct ParallelNorms : nn::Module<ParallelNorms> {
   Normalized left, right;
-  Beside(std::int64_t left_channels, std::int64_t right_channels, bool is_truth)
+  ParallelNorms(std::int64_t left_channels, std::int64_t right_channels, bool is_truth)
       : left(left_channels, true, is_truth), right(right_channels, true, is_truth) {}
   auto members() { return nn::members("left", left, "right", right); }
   Tensor forward(const Tensor& h) { return left(h) + right(h); }
 };
 
 // A user's buffer, which each training pass changes.
-struct Following : nn::Module<Following> {
+struct TrackedBuffer : nn::Module<TrackedBuffer> {
   nn::Buffer value;
   std::string_view kind;
   bool is_truth;
-  Following(std::string_view sync, bool in_truth)
+  TrackedBuffer(std::string_view sync, bool in_truth)
       : value(ones({kHidden}), sync == "mean"    ? nn::BufferSync::mean
                                : sync == "equal" ? nn::BufferSync::equal
                                                  : nn::BufferSync::primary),
@@ -231,13 +231,13 @@ Net::Net(const Case& given, bool is_truth)
   if (given.is("buffer", "trained")) {
     scale.emplace(ones({kHidden}));
   } else if (!given.is("buffer", "none")) {
-    buffers.emplace(Following(given["buffer"], is_truth));
+    buffers.emplace(TrackedBuffer(given["buffer"], is_truth));
   }
   const std::string_view norms = given["norm"];
   if (norms == "sync_parallel") {
-    norm.emplace(Beside(2, 2, is_truth));
+    norm.emplace(ParallelNorms(2, 2, is_truth));
   } else if (norms == "sync_sizes") {
-    norm.emplace(Beside(2, 4, is_truth));
+    norm.emplace(ParallelNorms(2, 4, is_truth));
   } else if (norms != "none") {
     norm.emplace(Normalized(2, norms == "sync", is_truth));
     if (norms == "batch_eval") norm->eval();

@@ -316,10 +316,10 @@ class Run {
     Run* run;
     template <class... Inputs>
     Tensor operator()(const Inputs&... inputs) const {
-      return run->taken({inputs...});
+      return run->run_step({inputs...});
     }
   };
-  Tensor taken(const std::vector<Tensor>& inputs) {
+  Tensor run_step(const std::vector<Tensor>& inputs) {
     const bool alone = c_.is("step", "captured_backward");
     if (!alone) optimizer_->zero_grad();
     const Tensor seen = passes(inputs);
@@ -363,7 +363,7 @@ class Run {
     }
     const bool outside = captured_ && c_.is("step", "captured_backward");
     if (outside) optimizer_->zero_grad();
-    const Tensor seen = !step_graph_         ? taken(inputs)
+    const Tensor seen = !step_graph_         ? run_step(inputs)
                         : inputs.size() == 2 ? (*step_graph_)(inputs[0], inputs[1])
                                              : (*step_graph_)(inputs[0], inputs[1], inputs[2], inputs[3]);
     if (outside) update();

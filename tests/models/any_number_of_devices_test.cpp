@@ -14,7 +14,7 @@
 #include "models/policy.h"
 #include "models/resnet.h"
 #include "models/vae.h"
-#include "parallel/close.h"
+#include "parallel/expect_close.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"
 

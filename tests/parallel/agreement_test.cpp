@@ -16,7 +16,7 @@
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/sgd.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/ending_processes.h"
 #include "support/repetitions.h"
 

@@ -8,7 +8,7 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/parallel/replica_group.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 
 namespace lockstep::asynchronous_errors {
 namespace {

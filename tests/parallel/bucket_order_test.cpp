@@ -5,7 +5,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 
 namespace lockstep {
 namespace {

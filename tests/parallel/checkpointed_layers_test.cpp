@@ -7,7 +7,7 @@
 #include <lockstep/nn/weight_norm.h>
 #include <lockstep/optim/sgd.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/replicas.h"
 
 namespace lockstep::checkpointed_layers {

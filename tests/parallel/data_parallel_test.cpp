@@ -6,7 +6,7 @@
 #include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/sequential.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/test_devices.h"
 #include "support/values.h"
 

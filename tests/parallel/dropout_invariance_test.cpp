@@ -12,8 +12,8 @@
 #include <lockstep/ops/attention.h>
 #include <lockstep/tensor/batch_shard.h>
 
-#include "parallel/close.h"
-#include "parallel/job.h"
+#include "parallel/expect_close.h"
+#include "parallel/mlp_job.h"
 
 namespace lockstep::dropout_invariance {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 
 namespace lockstep {
 namespace {

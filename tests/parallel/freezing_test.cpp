@@ -23,7 +23,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "parallel/deep.h"
+#include "parallel/blocking_model.h"
 #include "parallel/layouts.h"
 #include "support/values.h"
 

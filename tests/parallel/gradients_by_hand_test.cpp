@@ -31,7 +31,7 @@ struct Pair : nn::Module<Pair> {
   auto members() { return nn::members("a", a, "b", b, "other", other); }
   Tensor forward(const Tensor& x) { return b(a(x)); }
   /// Makes the next forward of a DataParallel replace its replicas, whose buffer has another shape.
-  void outgrow_replicas() { other = nn::Buffer(zeros({other.numel() + 1}, {.device = other.device()})); }
+  void invalidate_replicas() { other = nn::Buffer(zeros({other.numel() + 1}, {.device = other.device()})); }
 };
 
 struct Case {
@@ -188,7 +188,7 @@ TEST_P(GradientsByHand, AreSummedBeforeReplicasAreMadeAgain) {
       [[maybe_unused]] const auto guard = unsummed(model);
       sum(model(x)).backward();
     }
-    net.outgrow_replicas();
+    net.invalidate_replicas();
     sum(model(x)).backward();
   });
 }
@@ -196,7 +196,7 @@ TEST_P(GradientsByHand, AreSummedBeforeReplicasAreMadeAgain) {
 TEST_P(GradientsByHand, AreThereOnReplicasMadeSince) {
   expect_same_steps([&](auto& model, Pair& net) {
     sum(model(x)).backward();
-    net.outgrow_replicas();
+    net.invalidate_replicas();
     const NoGrad guard;
     model(x);
   });
@@ -259,7 +259,7 @@ TEST(GradientsOfReplicasMadeAgain, AreRefusedAndNotLost) {
   DataParallel model{Pair()};
   const Tensor x = ones({4, 3}, {.dtype = kFloat64, .device = "cuda:0"});
   const Tensor before = sum(model(x));
-  model.module().outgrow_replicas();
+  model.module().invalidate_replicas();
   const Tensor after = sum(model(x));
   EXPECT_THROW((before + after).backward(), AutogradError);
   EXPECT_FALSE(model.module().b.bias->grad().defined());
@@ -326,7 +326,7 @@ TEST(GradientsOfReplicasMadeAgain, AreNotDroppedForWantOfMemory) {
       const auto guard = model.no_sync();
       sum(model(x)).backward();
     }
-    model.module().outgrow_replicas();
+    model.module().invalidate_replicas();
     devices.fault().fail_allocation({.device = 1, .nth = nth});
     failed = 0;
     try {

@@ -9,8 +9,8 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 
-#include "parallel/close.h"
-#include "parallel/job.h"
+#include "parallel/expect_close.h"
+#include "parallel/mlp_job.h"
 #include "support/repetitions.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"

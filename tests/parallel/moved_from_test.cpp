@@ -5,7 +5,7 @@
 
 #include <lockstep/runtime/communicator.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/thrown.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/values.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <new>
 #include <optional>
 
-#include "parallel/close.h"
+#include "parallel/expect_close.h"
 #include "parallel/sharded.h"
 
 namespace lockstep::sharded {

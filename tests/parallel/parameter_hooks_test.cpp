@@ -5,7 +5,7 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/optim/sgd.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/in_processes.h"
 #include "support/thrown.h"
 

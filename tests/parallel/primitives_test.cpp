@@ -20,7 +20,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "parallel/close.h"
+#include "parallel/expect_close.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"

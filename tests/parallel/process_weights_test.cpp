@@ -9,7 +9,7 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/in_processes.h"
 
 namespace lockstep::process_weights {

@@ -21,8 +21,8 @@
 #include <lockstep/runtime/trace.h>
 
 #include "parallel/adversaries.h"
-#include "parallel/deep.h"
-#include "parallel/job.h"
+#include "parallel/blocking_model.h"
+#include "parallel/mlp_job.h"
 #include "support/in_processes.h"
 #include "support/repetitions.h"
 #include "support/thrown.h"
@@ -32,7 +32,7 @@ namespace lockstep::processes {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Deep;
+using testing::BlockingModel;
 using testing::in_processes;
 
 void expect_none(const std::vector<std::exception_ptr>& thrown) {
@@ -221,7 +221,7 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
   std::array<std::atomic<int>, 2> before = {}, early = {};
   const auto sums_so_far = [&](int p) { return testing::count_all_reduces(trace, Device::cuda(p)); };
   std::atomic<bool> holds = false;
-  Deep::before_last = [&](Device device) {
+  BlockingModel::before_last = [&](Device device) {
     if (!holds) return;
     const auto p = std::size_t(device.index());
     const auto deadline = std::chrono::steady_clock::now() + 10s;
@@ -231,9 +231,10 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
   };
   expect_none(in_processes(2, [&](const World& world) {
     const int p = world.rank().value();
-    DataParallel model(Deep(), {.device_ids = devices_of(world, 1),
-                                .buckets = {.first_bytes = Deep::kLayerBytes, .bytes = Deep::kLayerBytes},
-                                .world = world});
+    DataParallel model(BlockingModel(),
+                       {.device_ids = devices_of(world, 1),
+                        .buckets = {.first_bytes = BlockingModel::kLayerBytes, .bytes = BlockingModel::kLayerBytes},
+                        .world = world});
     const auto run = [&] { sum(model(ones({4, 32}, {.device = model.device()}))).backward(); };
     run();  // rebuilds the buckets
     model.zero_grad();
@@ -245,7 +246,7 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
     synchronize(model.device());
     EXPECT_EQ(sums_so_far(p) - before[std::size_t(p)], 8);
   }));
-  Deep::before_last = nullptr;
+  BlockingModel::before_last = nullptr;
   EXPECT_GE(early[0], 6);
   EXPECT_GE(early[1], 6);
 }

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/repetitions.h"
 #include "support/test_devices.h"
 

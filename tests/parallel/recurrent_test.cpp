@@ -10,7 +10,7 @@
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/tensor/random.h>
 
-#include "parallel/close.h"
+#include "parallel/expect_close.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"
 

@@ -8,8 +8,8 @@
 
 #include <lockstep/optim/optimizer.h>
 
-#include "parallel/close.h"
-#include "parallel/job.h"
+#include "parallel/expect_close.h"
+#include "parallel/mlp_job.h"
 #include "support/replicas.h"
 
 namespace lockstep::sharded {

@@ -13,7 +13,7 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/batch_shard.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/must_end.h"
 #include "support/test_devices.h"
 

@@ -14,7 +14,7 @@
 #include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/runtime/trace.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/repetitions.h"
 #include "support/replicas.h"
 #include "support/values.h"

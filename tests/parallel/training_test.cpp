@@ -11,17 +11,17 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/runtime/trace.h>
 
-#include "parallel/close.h"
-#include "parallel/deep.h"
-#include "parallel/job.h"
+#include "parallel/blocking_model.h"
+#include "parallel/expect_close.h"
+#include "parallel/mlp_job.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep::training {
 namespace {
 
+using testing::BlockingModel;
 using testing::count_all_reduces;
-using testing::Deep;
 
 // Weights used twice, a branch that only some batches take, and one that none takes.
 struct Net : nn::Module<Net> {
@@ -279,7 +279,7 @@ TEST(TrainingInLockstep, BroadcastsALoadedStateOnce) {
 // if all-reduces waited for the end of backward.
 void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, int early) {
   SimulatedDevices devices({.count = 4});
-  DataParallel model(Deep{}, {.buckets = buckets});
+  DataParallel model(BlockingModel{}, {.buckets = buckets});
   const Tensor input = randn({16, 32}, {.device = "cuda:0"});
   // Rebuilds the buckets. As long as `first` lives, leaves keep their order in its graph.
   const Tensor first = loss_of(model(input));
@@ -289,13 +289,13 @@ void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, i
   const Trace trace;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const Device first_device("cuda:0");
-  Deep::before_last = [&](Device) {
+  BlockingModel::before_last = [&](Device) {
     while (count_all_reduces(trace, first_device) < early && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   const Tensor loss = loss_of(model(input));
   loss.backward();
-  Deep::before_last = nullptr;
+  BlockingModel::before_last = nullptr;
   for (const Device& device : model.devices()) synchronize(device);
   double backward_ends = 0;
   for (const TraceEvent& event : trace.events())
@@ -304,7 +304,7 @@ void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, i
   EXPECT_GE(count_all_reduces(trace, first_device, backward_ends), early);
 }
 
-constexpr std::size_t kBiasBytes = Deep::kBiasBytes, kLayerBytes = Deep::kLayerBytes;
+constexpr std::size_t kBiasBytes = BlockingModel::kBiasBytes, kLayerBytes = BlockingModel::kLayerBytes;
 
 TEST(TrainingInLockstep, ReducesBucketsWhileBackwardRuns) {
   expect_reduced_while_backward_runs({.first_bytes = kLayerBytes, .bytes = kLayerBytes}, 8, 6);

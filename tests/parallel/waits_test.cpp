@@ -8,7 +8,7 @@
 #include <memory>
 #include <tuple>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/replicas.h"
 
 namespace lockstep {

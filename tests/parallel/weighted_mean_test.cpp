@@ -15,7 +15,7 @@
 #include <lockstep/optim/clip.h>
 #include <lockstep/optim/sgd.h>
 
-#include "parallel/job.h"
+#include "parallel/mlp_job.h"
 #include "support/in_processes.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"

@@ -13,12 +13,12 @@ namespace lockstep::testing {
 
 /// Eight layers. Backward calls `before_last` with each device when only the first layer's gradient is left to compute
 /// there.
-struct Deep : nn::Module<Deep> {
+struct BlockingModel : nn::Module<BlockingModel> {
   static constexpr std::size_t kBiasBytes = 32 * sizeof(float), kLayerBytes = 32 * kBiasBytes + kBiasBytes;
   static inline std::function<void(Device)> before_last;
   std::vector<nn::Linear> layers;
 
-  Deep() : layers(8, nn::Linear(32, 32)) {}
+  BlockingModel() : layers(8, nn::Linear(32, 32)) {}
   auto members() { return nn::members("layers", layers); }
   Tensor forward(Tensor x) {
     for (nn::Linear& layer : layers) {
