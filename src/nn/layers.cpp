@@ -99,7 +99,8 @@ Tensor Embedding::forward(const Tensor& index) const {
   if (max_norm_) {
     if (autograd::replica_of(weight))
       throw InvalidArgument(
-          "[Embedding] expected no max_norm on several devices or processes, where each changes other rows");
+          "[Embedding] max_norm is not supported in DataParallel: each replica would rescale different rows of the "
+          "weight");
     const NoGrad guard;
     const Tensor places = index.reshape({-1}), rows = weight.detach().index_select(0, places);
     const Tensor norms = norm(rows, norm_type_, {1}, true);

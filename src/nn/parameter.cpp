@@ -74,8 +74,8 @@ void State::reset(const Tensor& value) {
     return;
   }
   if (!is_leaf())
-    throw AutogradError(text("[reset] expected a leaf, got a replica's tensor of shape ", sizes(),
-                             ", to which gradients of the module go back: change the module, and replicate it again"));
+    throw AutogradError(text("[reset] cannot replace a parameter (shape ", sizes(),
+                             ") of a replica made by replicate(): change the module and replicate it again"));
   if (requires_grad()) check_trained("reset", value);
   autograd::check_idle("reset", *this);
   const Tensor source = value.detach();

@@ -21,7 +21,8 @@ Activation activation_of(AnyModule& module) {
 }  // namespace
 
 void AnyModule::throw_wrong_type(const std::type_info& wanted, const ModuleBase& held) {
-  throw InvalidArgument(text("[AnyModule::as] expected ", type_name(typeid(held)), ", got ", type_name(wanted)));
+  throw InvalidArgument(text("[AnyModule::as] the module held here is a ", type_name(typeid(held)), ", not a ",
+                             type_name(wanted), ": use find<", short_type_name(wanted), ">(), which returns null"));
 }
 
 AnyModule& Sequential::operator[](std::size_t index) {

@@ -93,8 +93,9 @@ BucketedParameter::Shard BucketedParameter::carried_contribution(std::size_t rep
 
 void BucketedParameter::advance(GradientState next) {
   if (!is_legal(state_, next))
-    throw AutogradError(text("[BucketedParameter] expected no gradient to become ", kStateNames[std::size_t(next)],
-                             " that is ", kStateNames[std::size_t(state_)], ": a fault of Lockstep"));
+    throw AutogradError(text("[BucketedParameter] internal error: illegal gradient state transition from ",
+                             kStateNames[std::size_t(state_)], " to ", kStateNames[std::size_t(next)],
+                             ". Please report it"));
   state_ = next;
 }
 

@@ -87,8 +87,9 @@ Tensor sum_of(std::span<const Tensor> parts, Device device) {
 }
 
 [[noreturn]] void throw_structure_differs(const std::string& name, std::string_view source, std::size_t number) {
-  throw InvalidArgument(text("[gather] expected the structure of ", name, " to be the same in every ", source,
-                             ", got another one in ", source, ' ', number));
+  throw InvalidArgument(text("[gather] ", source, ' ', number, " returned ", name,
+                             " with other members, tensors or container sizes than ", source,
+                             " 0: return the same structure from every ", source));
 }
 
 [[noreturn]] void throw_value_differs(const std::string& name, std::string_view source, std::size_t number) {

@@ -121,14 +121,18 @@ void GradientBuckets::Impl::check_idle(const char* op) {
   use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
-    throw AutogradError(text("[", op, "] expected no backward through the parameter's model at that time, got one"));
+    throw AutogradError(text("[", op,
+                             "] called while a backward through the parameter's DataParallel is running: call it after "
+                             "backward() has returned"));
 }
 
 void GradientBuckets::Impl::reconcile(std::size_t entry) {
   use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
-    throw AutogradError("[DataParallel] expected gradients to be used after backward, got a use while it runs");
+    throw AutogradError(
+        "[DataParallel] a gradient was used while a backward through the model is running: use gradients after "
+        "backward() has returned");
   if (parameters.empty()) return;
   BucketedParameter& parameter = *parameters[entry];
   parameter.check_sharded_in_place();
@@ -163,7 +167,9 @@ void GradientBuckets::Impl::reconcile_gradients(GradientBucket& bucket) {
 void GradientBuckets::Impl::release() {
   const std::scoped_lock lock(mutex);
   if (is_running)
-    throw AutogradError("[DataParallel] expected replicas to be made after backward, got a call while it runs");
+    throw AutogradError(
+        "[DataParallel] forward() has to rebuild the replicas, but a backward through them is still running: call "
+        "forward() after backward() has returned");
   if (std::ranges::any_of(devices, is_lost)) return drop();  // its part of the sums is lost too
   if (parameters.empty()) return drop();
   detail::draining(devices, [this] {
@@ -210,8 +216,8 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError(
-        "[DataParallel] expected forward with a parameter that was frozen before to come after backward, "
-        "got it while that runs");
+        "[DataParallel] forward() found a newly unfrozen parameter while a backward is running: call it after "
+        "backward() has returned");
   if (!communicator) connect();
   const std::size_t first = parameters.size();
   std::vector<std::shared_ptr<BucketedParameter>> added;

@@ -33,11 +33,13 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
-    throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
+    throw AutogradError(
+        "[DataParallel] backward() was called while another backward through the model is running: call it after the "
+        "other one has returned");
   if (keeps_graph && !is_alone())
     throw AutogradError(
-        "[backward] expected no create_graph for parameters of a model of several processes, got it: take the "
-        "gradients of inputs with gradients(), which may be differentiated again");
+        "[backward] create_graph is not supported for parameters of a DataParallel over several processes: use "
+        "gradients() for the inputs' gradients, which may be differentiated again");
   stash_earlier_gradients(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !observed.empty());
   if (sums && !has_rebuilt && has_order) rebuild_buckets();

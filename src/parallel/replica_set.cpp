@@ -76,7 +76,9 @@ void check_output_device(Device device) {
 
 void refuse_nesting() {
   if (inside_replica())
-    throw InvalidArgument("[DataParallel] expected to be called outside of replicas, got a call from inside one");
+    throw InvalidArgument(
+        "[DataParallel] called inside a replica of another pass: call a DataParallel outside of replicas, and the "
+        "plain module inside");
 }
 
 ReplicaSet::ReplicaSet(DataParallelOptions options)

@@ -38,8 +38,9 @@ class Placement final : public nn::Visitor {
   void buffer(const nn::Path& path, nn::Buffer& value) override {
     check("buffer", path, value);
     if (value.sync() == nn::BufferSync::mean && !is_floating(value.dtype()))
-      throw DTypeError(text("[DataParallel] expected buffer \"", path.str(),
-                            "\", of which replicas take the mean, of a floating dtype, got ", value.dtype()));
+      throw DTypeError(text("[DataParallel] expected a floating dtype for buffer \"", path.str(),
+                            "\", which is averaged over the replicas (BufferSync::mean), got ", value.dtype(),
+                            ": use BufferSync::primary or BufferSync::equal"));
   }
 
  private:

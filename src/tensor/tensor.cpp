@@ -81,7 +81,7 @@ std::string advice_for_devices(const Tensor& a, const Tensor& b) {
     if (parameter.device().is_cpu())
       return text(": the parameter is on the CPU; move its module with .to(", spelled(input.device()),
                   ") (a parameter stays where it was made unless members() names its layer)");
-    return text(": move the input to the parameter's device with x.to(", spelled(parameter.device()), ')');
+    return text(": move the input to the parameter's device: x = x.to(", spelled(parameter.device()), ')');
   }
   return text(": move one of them with x.to(", spelled(a.device().is_cpu() ? b.device() : a.device()), ')');
 }

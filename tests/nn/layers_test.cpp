@@ -95,13 +95,13 @@ TEST(Layers, SayWhichOfBatchAndModuleToMove) {
                 layer(zeros({4, 3}, {.device = device}));
               }),
               std::string("[linear] expected tensors on one device, got ") + device +
-                  " [4, 3] and cuda:1 [2, 3]: move the input to the parameter's device with x.to(Device::cuda(1))");
+                  " [4, 3] and cuda:1 [2, 3]: move the input to the parameter's device: x = x.to(Device::cuda(1))");
   nn::Embedding words(5, 2);
   words.to("cuda:0");
   EXPECT_EQ(
       thrown<DeviceMismatch>([&] { words(zeros({4}, {.dtype = kInt64})); }),
       "[embedding] expected tensors on one device, got cuda:0 [5, 2] and cpu [4]: move the input to the parameter's "
-      "device with x.to(Device::cuda(0))");
+      "device: x = x.to(Device::cuda(0))");
 }
 
 TEST(LazyLinear, TakesItsShapeFromTheFirstBatch) {

@@ -69,8 +69,10 @@ TEST(Sequential, TakesModulesLater) {
 TEST(Sequential, GivesAModuleByItsType) {
   nn::Sequential net(nn::Linear(3, 1), nn::ReLU());
   EXPECT_EQ(net[0].as<nn::Linear>().weight.sizes(), (Shape{1, 3}));
-  EXPECT_EQ(thrown<InvalidArgument>([&] { net[1].as<nn::Linear>(); }),
-            "[AnyModule::as] expected lockstep::nn::ReLU, got lockstep::nn::Linear");
+  EXPECT_EQ(
+      thrown<InvalidArgument>([&] { net[1].as<nn::Linear>(); }),
+      "[AnyModule::as] the module held here is a lockstep::nn::ReLU, not a lockstep::nn::Linear: use find<Linear>(), "
+      "which returns null");
   EXPECT_EQ(thrown<InvalidArgument>([&] { net[2]; }), "[Sequential] expected an index below 2, got 2");
 }
 

@@ -181,7 +181,8 @@ TEST(Conv2dErrors, NameWhatWasExpected) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               conv2d(x, zeros({6, 3, 3, 3}));
             }),
-            "[conv2d] expected x of 3 channels, [batch, channels, ...], for a weight [6, 3, 3, 3], got [1, 4, 5, 5]");
+            "[conv2d] expected x of 3 channels, [batch, channels, ...], for a weight [6, 3, 3, 3], got [1, 4, 5, 5]: "
+            "make the layer with in_channels = 4, or give x 3 channels");
   EXPECT_EQ(thrown<ShapeError>([&] {
               conv2d(zeros({2, 5, 5, 4}), weight);
             }),
@@ -191,7 +192,13 @@ TEST(Conv2dErrors, NameWhatWasExpected) {
               conv2d(x, zeros({6, 3, 3, 3}), {}, {.groups = 2});
             }),
             "[conv2d] expected x of 6 channels, [batch, channels, ...], for a weight [6, 3, 3, 3] and 2 groups, got "
-            "[1, 4, 5, 5]");
+            "[1, 4, 5, 5]: make the layer with in_channels = 4, or give x 6 channels");
+  EXPECT_EQ(
+      thrown<ShapeError>([&] {
+        conv2d(zeros({3, 5, 5}), zeros({6, 1, 3, 3}));
+      }),
+      "[conv2d] expected x of 1 channels, [channels, ...], for a weight [6, 1, 3, 3], got [3, 5, 5]: make the layer "
+      "with in_channels = 3, or give x 1 channel");
   EXPECT_EQ(thrown<ShapeError>([&] {
               conv2d(x, zeros({5, 2, 3, 3}), {}, {.groups = 2});
             }),
@@ -201,7 +208,7 @@ TEST(Conv2dErrors, NameWhatWasExpected) {
               conv_transpose2d(x, zeros({3, 6, 3, 3}));
             }),
             "[conv_transpose2d] expected x of 3 channels, [batch, channels, ...], for a weight [3, 6, 3, 3], got "
-            "[1, 4, 5, 5]");
+            "[1, 4, 5, 5]: make the layer with in_channels = 4, or give x 3 channels");
   EXPECT_EQ(thrown<ShapeError>([&] { conv1d(x, weight); }),
             "[conv1d] expected x of 3 dimensions (or 2 without a batch) and a weight of 3, got [1, 4, 5, 5] and [6, 4, "
             "3, 3]");

@@ -385,8 +385,8 @@ class Module : public ModuleBase {
   template <class... Arguments>
   static auto refuse_braces() {
     static_assert(detail::kUnsupported<void(Arguments...)>,
-                  "an argument in braces has no type in the call of a module: name it, as in "
-                  "lstm(x, std::tuple(h, c)) or net(std::vector<Tensor>{a, b})");
+                  "name the argument in braces, as in net(tensor({1.f, 2.f})), lstm(x, std::tuple(h, c)) or "
+                  "net(std::vector<Tensor>{a, b}): braces have no type in the call of a module");
   }
 };
 

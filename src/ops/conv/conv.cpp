@@ -26,26 +26,34 @@ void check_groups(const char* op, std::int64_t groups) {
   if (groups < 1) throw InvalidArgument(text("[", op, "] expected groups of at least 1, got ", groups));
 }
 
-// x has a batch dimension here.
-void check_operands(const char* op, int dims, Direction direction, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, std::int64_t groups) {
+// The remedy for an x whose channels do not fit the weight.
+std::string advice_for_channels(const Shape& x, std::int64_t channels, bool batched) {
+  if (x.back() == channels)
+    return batched ? ": its channels come last; movedim(x, -1, 1) brings them behind the batch"
+                   : ": its channels come last; movedim(x, -1, 0) brings them to the front";
+  return text(": make the layer with in_channels = ", x[batched ? 1 : 0], ", or give x ", channels,
+              channels == 1 ? " channel" : " channels");
+}
+
+// x has a batch dimension here; the caller's x is of the shape `given`.
+void check_operands(const char* op, int dims, Direction direction, const Tensor& x, const Shape& given,
+                    const Tensor& weight, const Tensor& bias, std::int64_t groups) {
   check_factors(op, x, weight);
   if (bias.defined()) check_factors(op, x, bias);
   const Shape& w = weight.sizes();
   if (x.dim() != dims + 2 || w.rank() != dims + 2)
     throw ShapeError(text("[", op, "] expected x of ", dims + 2, " dimensions (or ", dims + 1,
-                          " without a batch) and a weight of ", dims + 2, ", got ", x.sizes(), " and ", w));
-  const bool forward = direction == Direction::forward;
+                          " without a batch) and a weight of ", dims + 2, ", got ", given, " and ", w));
+  const bool forward = direction == Direction::forward, batched = given.rank() == x.dim();
   if (w[0] % groups != 0)
     throw ShapeError(text("[", op, "] expected a weight ",
                           forward ? "[out channels, channels / groups, ...]" : "[channels, out channels / groups, ...]",
                           " whose first size is a multiple of the groups, got ", w, " for ", groups, " groups"));
   if (const std::int64_t channels = forward ? w[1] * groups : w[0]; x.sizes()[1] != channels)
-    throw ShapeError(text("[", op, "] expected x of ", channels, " channels, [batch, channels, ...], for a weight ", w,
-                          groups > 1 ? text(" and ", groups, " groups") : "", ", got ", x.sizes(),
-                          x.sizes().back() == channels
-                              ? ": its channels come last; movedim(x, -1, 1) brings them behind the batch"
-                              : ""));
+    throw ShapeError(text("[", op, "] expected x of ", channels, " channels, ",
+                          batched ? "[batch, channels, ...]" : "[channels, ...]", ", for a weight ", w,
+                          groups > 1 ? text(" and ", groups, " groups") : "", ", got ", given,
+                          advice_for_channels(given, channels, batched)));
   for (int d = 2; d < w.rank(); ++d)
     if (w[d] < 1) throw ShapeError(text("[", op, "] expected a window of at least 1 element, got a weight ", w));
   const std::int64_t out = forward ? w[0] : w[1] * groups;
@@ -85,7 +93,7 @@ Tensor conv(const char* op, int dims, const Tensor& given, const Tensor& weight,
   if (const auto cast = autocast::product()) return conv(op, dims, cast(given), cast(weight), cast(bias), options);
   check_groups(op, options.groups);
   Tensor x = batched(op, given, dims);
-  check_operands(op, dims, Direction::forward, x, weight, bias, options.groups);
+  check_operands(op, dims, Direction::forward, x, given.sizes(), weight, bias, options.groups);
   ConvGeometry geometry = {options.stride.over(op, "stride", dims, 1),
                            options.padding.each().over(op, "padding", dims, 0),
                            options.dilation.over(op, "dilation", dims, 1), options.groups};
@@ -122,7 +130,7 @@ Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tenso
     return conv_transpose(op, dims, cast(given), cast(weight), cast(bias), options);
   check_groups(op, options.groups);
   const Tensor x = batched(op, given, dims);
-  check_operands(op, dims, Direction::transposed, x, weight, bias, options.groups);
+  check_operands(op, dims, Direction::transposed, x, given.sizes(), weight, bias, options.groups);
   ConvGeometry geometry = {options.stride.over(op, "stride", dims, 1), options.padding.over(op, "padding", dims, 0),
                            options.dilation.over(op, "dilation", dims, 1), options.groups};
   const Shape added = options.output_padding.over(op, "output_padding", dims, 0);
