@@ -120,6 +120,7 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/optim/swa_lr.h>
 #include <lockstep/parallel/collectives.h>
+#include <lockstep/parallel/comm_hook.h>
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gather.h>

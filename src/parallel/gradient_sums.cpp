@@ -9,9 +9,9 @@
 #include <lockstep/runtime/drain.h>
 
 #include "core/text.h"
+#include "distributed/transport.h"
 #include "parallel/all_gather_shards.h"
 #include "parallel/gradient_buckets_impl.h"
-#include "distributed/transport.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -204,10 +204,14 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
     rank.receive = flat.impl()->data();
     if (shards) rank.receive = flat.impl()->data() + (first_rank + d) * bucket.counts[d] * size_of(dtype);
   }
-  if (shards)
+  if (shards) {
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
-  else
+  } else if (options.comm_hook) {
+    ReducingBucket reducing(bucket.flats, streams, *communicator);
+    options.comm_hook(reducing);
+  } else {
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
+  }
   bucket.is_reduced = true;
 }
 

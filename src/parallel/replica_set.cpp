@@ -98,6 +98,7 @@ void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
     check_and_broadcast_model(options_.world, *module_, devices_.front(),
                               text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ",
                                    buckets.bytes, " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
+                                   ", comm_hook: ", int(bool(buckets.comm_hook)),
                                    ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
     make_replicas();
   });

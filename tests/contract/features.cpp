@@ -45,6 +45,7 @@ const std::vector<Feature>& features() {
       {"step", {"eager", "captured", "captured_backward"}, true},
       {"shard", {"off", "on"}, true},
       {"buckets", {"default", "small"}},
+      {"comm_hook", {"off", "all_reduce"}},
       {"optimizer", {"momentum", "sgd", "adamw", "rmsprop", "adagrad"}},
       {"clip", {"none", "norm", "value"}},
       {"hook", {"none", "clamp", "count"}},
@@ -63,6 +64,7 @@ const std::vector<Feature>& features() {
 const std::vector<Rule>& meaningless() {
   static const std::vector<Rule> all = {
       {"processes!=1 step!=eager", "work with other processes is not captured"},
+      {"comm_hook=all_reduce shard=on", "refused: a hook leaves whole sums"},
       {"branch=by_step|by_replica step!=eager", "the host decides, in the captured step alone"},
       {"scaler!=off step!=eager", "a GradScaler reads on the host"},
       {"input_grad=on step!=eager", "a captured step copies its inputs"},

@@ -109,6 +109,8 @@ class Run {
       const bool small = c_.is("buckets", "small");
       BucketOptions buckets{.shard_optimizer_state = c_.is("shard", "on")};
       if (small) buckets.first_bytes = 128, buckets.bytes = 700;
+      if (c_.is("comm_hook", "all_reduce"))
+        buckets.comm_hook = [](ReducingBucket& bucket) { bucket.all_reduce(bucket.buffers()); };
       model_.emplace(made(seed),
                      DataParallelOptions{.device_ids = ids,
                                          .scatter = scatter_options(c_, devices),

@@ -12,10 +12,11 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/nn/module.h>
+#include <lockstep/parallel/comm_hook.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
-#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 
@@ -32,6 +33,9 @@ struct BucketOptions {
   /// once. With several processes, all of them must call grad() then, and Optimizer::state_dict(), which gathers too.
   bool shard_optimizer_state = false;
   CommunicatorOptions communicator = {};  ///< The communicator that sums gradients.
+  /// Sums the gradients of a bucket in place of the all-reduce (comm_hook.h): not called for a single replica, and
+  /// refused with shard_optimizer_state. All processes give the same one.
+  CommHook comm_hook = {};
 };
 
 /// The gradients of one module and its replicas. After each backward that reaches a parameter, its gradient on every
@@ -48,7 +52,8 @@ class LOCKSTEP_API GradientBuckets {
 
   /// modules[i] is on devices[i]; the first is the primary. With a world of several processes, all make their buckets,
   /// of the same parameters, and sums run over all; optimizers then log their calls in `calls`, and `lone_share` is the
-  /// weight of this process's loss if it went through no pass of a model. Throws OutOfMemory.
+  /// weight of this process's loss if it went through no pass of a model. Throws OutOfMemory, and InvalidArgument for
+  /// options that exclude each other.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options, Summing summing, const World& world = {},
                   const std::shared_ptr<CallLog>& calls = {}, double lone_share = 1);

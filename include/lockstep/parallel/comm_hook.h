@@ -1,0 +1,50 @@
+// A function that sums one bucket of gradients in place of the all-reduce: for compression, or for sums in 16 bits.
+// As DistributedDataParallel's register_comm_hook in PyTorch, but the hook enqueues its work and returns no future.
+//
+//   DataParallel model(Net{}, {.buckets = {.comm_hook = bfloat16_compress_hook}});
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <lockstep/runtime/communicator.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// One bucket, while its gradients are summed. Used by one thread.
+class LOCKSTEP_API ReducingBucket {
+ public:
+  /// buffers[d] is on the communicator's device d, and its work runs on streams[d].
+  ReducingBucket(std::span<const Tensor> buffers, std::span<const Stream> streams, Communicator& communicator)
+      : buffers_(buffers), streams_(streams), communicator_(communicator) {}
+
+  /// The bucket on each device of this process: [elements], one dtype. When the hook is called: the gradients of that
+  /// device's replica, with padding of any value between them.
+  std::span<const Tensor> buffers() const noexcept { return buffers_; }
+  /// Calls f(buffer) for each buffer with the buffer's stream as the current one, and returns the results.
+  std::vector<Tensor> each_buffer(const std::function<Tensor(const Tensor&)>& f) const;
+  /// Copies values[d] into buffers()[d], converting the dtype.
+  void set(std::span<const Tensor> values) const;
+  /// Sums over all replicas of all processes, in place. tensors[d] is on the device of buffers()[d]; all have one shape
+  /// and dtype. Throws as collective::all_reduce().
+  void all_reduce(std::span<const Tensor> tensors) const;
+
+ private:
+  std::span<const Tensor> buffers_;
+  std::span<const Stream> streams_;
+  Communicator& communicator_;
+};
+
+/// Leaves in every buffer the sum over all replicas of all processes: the same bits on every device, or the replicas
+/// drift apart. Called for each bucket, in the same order in all processes, on a thread of the model's while backward
+/// runs, without recording of gradients. It enqueues, and does not wait for devices. If it throws, backward throws
+/// that, and the gradients are not to be used. Copies of the model share the hook's state.
+using CommHook = std::function<void(ReducingBucket&)>;
+
+/// Sums float32 and float64 gradients in bfloat16: half of the bytes or less, and 8 bits of precision.
+LOCKSTEP_API void bfloat16_compress_hook(ReducingBucket& bucket);
+
+}  // namespace lockstep
