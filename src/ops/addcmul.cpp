@@ -68,8 +68,8 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
   if (is_floating(dtype))
     return add_multiple("addcmul", "Addcmul", x.to(dtype), a.to(dtype), b.to(dtype), AddProduct{value});
   if (dtype == kBool || !holds(dtype, value))
-    throw DTypeError(
-        text("[addcmul] expected numbers, and a whole value beside integers, got ", dtype, " and ", value));
+    throw DTypeError(text("[addcmul] integer tensors need a whole value, got ", value, " with dtype ", dtype,
+                          "; bool tensors are not supported"));
   return add(x.to(dtype), mul(a.to(dtype), b.to(dtype)), value);
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::gpu {
 
 /// The mean and the scale of a row of `packs` packs.
 template <int kPack, class T, class C>
-__device__ NormFacts<C> group_facts(const RowTeam& team, const T* row, std::int64_t packs, C eps) {
+__device__ NormRowStats<C> group_stats(const RowTeam& team, const T* row, std::int64_t packs, C eps) {
   const C length = C(packs * kPack);
   const auto sum_of = [&](const auto& value) {
     return sum_over(team, packs, [&](std::int64_t p) {
@@ -21,11 +21,11 @@ __device__ NormFacts<C> group_facts(const RowTeam& team, const T* row, std::int6
       return sum;
     });
   };
-  NormFacts<C> facts{};
-  facts.mean = sum_of([](C x) { return x; }) / length;
-  const C squares = sum_of([&](C x) { return (x - facts.mean) * (x - facts.mean); });
-  facts.scale = C(1) / std::sqrt(squares / length + eps);
-  return facts;
+  NormRowStats<C> stats{};
+  stats.mean = sum_of([](C x) { return x; }) / length;
+  const C squares = sum_of([&](C x) { return (x - stats.mean) * (x - stats.mean); });
+  stats.scale = C(1) / std::sqrt(squares / length + eps);
+  return stats;
 }
 
 template <int kPack, class Kernel>
@@ -39,14 +39,14 @@ __global__ void group_norm_rows(const Kernel kernel, const Divisor packs_of_chan
   for (std::int64_t row = blockIdx.x; row < extent.rows(); row += gridDim.x) {
     const T* const x = kernel.x + row * packs * kPack;
     T* const y = kernel.y + row * packs * kPack;
-    const NormFacts<C> facts = group_facts<kPack>(team, x, packs, kernel.eps);
+    const NormRowStats<C> stats = group_stats<kPack>(team, x, packs, kernel.eps);
     const std::int64_t first = row % extent.groups * extent.of_group;  // channel
     team.each(packs, [&](std::int64_t p) {
       const std::int64_t c = first + packs_of_channel.quotient(p);
       const C weight = kernel.weight ? C(kernel.weight[c]) : C(1), bias = kernel.bias ? C(kernel.bias[c]) : C(0);
       const Elements from = load_pack<kPack>(x + p * kPack);
       Elements to;
-      unrolled<kPack>([&](int k) { to.values[k] = T(facts.normal(C(from.values[k])) * weight + bias); });
+      unrolled<kPack>([&](int k) { to.values[k] = T(stats.normal(C(from.values[k])) * weight + bias); });
       store_pack(y + p * kPack, to);
     });
   }
@@ -70,7 +70,7 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
     const T* const g = kernel.g + row * packs * kPack;
     const auto x_at = [&](std::int64_t p) { return load_pack<kPack>(x + p * kPack); };
     const auto g_at = [&](std::int64_t p) { return load_pack<kPack>(g + p * kPack); };
-    NormFacts<C> facts = group_facts<kPack>(team, x, packs, kernel.eps);
+    NormRowStats<C> stats = group_stats<kPack>(team, x, packs, kernel.eps);
     const std::int64_t image = row / extent.groups, first = (row - image * extent.groups) * extent.of_group;
     const auto weight_of = [&](std::int64_t c) { return kernel.weight ? C(kernel.weight[c]) : C(1); };
     Sums mine{};  // of h, and of h y
@@ -80,7 +80,7 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
         Sums sum{};
         unrolled<kPack>([&](int k) {
           const C value = C(flow.values[k]);
-          sum = sum + Sums{value, value * facts.normal(C(from.values[k]))};
+          sum = sum + Sums{value, value * stats.normal(C(from.values[k]))};
         });
         return sum;
       });
@@ -94,14 +94,14 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
     if (!kernel.of_x) continue;
     const Sums both = team.reduce(
         0, mine, [](const Sums& same, std::int64_t) { return same; }, add);
-    facts.shift = both.first / C(extent.length());
-    facts.slope = both.second / C(extent.length());
+    stats.shift = both.first / C(extent.length());
+    stats.slope = both.second / C(extent.length());
     T* const out = kernel.of_x + row * packs * kPack;
     team.each(packs, [&](std::int64_t p) {
       const C weight = weight_of(first + packs_of_channel.quotient(p));
       const Elements from = x_at(p), flow = g_at(p);
       Elements to;
-      unrolled<kPack>([&](int k) { to.values[k] = T(facts.gradient(weight * C(flow.values[k]), C(from.values[k]))); });
+      unrolled<kPack>([&](int k) { to.values[k] = T(stats.gradient(weight * C(flow.values[k]), C(from.values[k]))); });
       store_pack(out + p * kPack, to);
     });
   }

@@ -2,7 +2,7 @@
 
 #include "core/text.h"
 #include "ops/index_check.h"
-#include "ops/runs.h"
+#include "ops/index_slices.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -15,7 +15,7 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
                           " and ", places.sizes()));
   const int d = wrap_dim("index_select", dim, x.dim());
   check_index("index_select", places, x.sizes()[d]);
-  return take_runs("index_select", "IndexSelect", x, d, places);
+  return gather_slices("index_select", "IndexSelect", x, d, places);
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_idx) {
@@ -31,7 +31,8 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::i
   check_index("embedding", places, count);
   Shape sizes = places.sizes();
   for (int i = 1; i < weight.dim(); ++i) sizes.push_back(weight.sizes()[i]);
-  return take_runs("embedding", "Embedding", weight, 0, places.reshape({places.numel()}), {}, {padding}).view(sizes);
+  return gather_slices("embedding", "Embedding", weight, 0, places.reshape({places.numel()}), {}, {padding})
+      .view(sizes);
 }
 
 }  // namespace lockstep

@@ -48,7 +48,7 @@ struct Normalize {
   LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight, From bias) const {
     const auto& x = team.kept(from);
     const auto value = [&](auto i) { return C(x[i]); };
-    NormFacts<C> of;
+    NormRowStats<C> of;
     find_scale<true>(
         of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
     team.fill(y, [&](auto i) { return T(affine.shifted(affine.scaled(of.normal(value(i)), weight, i), bias, i)); });

@@ -22,8 +22,9 @@ Tensor& TensorMethods::change(const char* op, const F& f) {
   autograd::check_in_place(op, target);
   const Tensor result = f(autograd::records(target) ? target.clone() : target);
   if (result.sizes() != target.sizes() || promote(result.dtype(), target.dtype()) != target.dtype())
-    throw DTypeError(text("[", op, "] expected a result that ", target.dtype(), " ", target.sizes(), " can hold, got ",
-                          result.dtype(), " ", result.sizes()));
+    throw DTypeError(text("[", op, "] in-place result has dtype ", result.dtype(), " and shape ", result.sizes(),
+                          ", but the tensor is ", target.dtype(), " ", target.sizes(),
+                          ": use the out-of-place function"));
   return target.copy_(result);
 }
 

@@ -18,10 +18,10 @@
 
 namespace lockstep {
 
-/// The numbers of a row that the gradient of its x needs: with y = (x - mean) scale and h = g weight the gradient is
+/// The statistics of a row that the gradient of its x needs: with y = (x - mean) scale and h = g weight the gradient is
 /// scale (h - shift - y slope).
 template <class C>
-struct NormFacts {
+struct NormRowStats {
   C mean, scale, shift, slope;
 
   LOCKSTEP_HD C normal(C x) const { return (x - mean) * scale; }
@@ -31,25 +31,25 @@ struct NormFacts {
 /// Sets mean and scale: the mean and 1 / sqrt(variance + eps) for layer_norm; 0 and 1 / sqrt(mean of squares + eps) for
 /// rms_norm. sum(value) adds value(i) over the row.
 template <bool kCentered, class C, class Sum, class X>
-LOCKSTEP_HD void find_scale(NormFacts<C>& facts, std::int64_t length, C eps, const Sum& sum, const X& x) {
-  facts.mean = 0;
-  if constexpr (kCentered) facts.mean = sum([&](auto i) { return x(i); }) / C(length);
-  const C mean = facts.mean;
+LOCKSTEP_HD void find_scale(NormRowStats<C>& stats, std::int64_t length, C eps, const Sum& sum, const X& x) {
+  stats.mean = 0;
+  if constexpr (kCentered) stats.mean = sum([&](auto i) { return x(i); }) / C(length);
+  const C mean = stats.mean;
   const C squares = sum([&](auto i) { return (x(i) - mean) * (x(i) - mean); });
-  facts.scale = C(1) / std::sqrt(squares / C(length) + eps);
+  stats.scale = C(1) / std::sqrt(squares / C(length) + eps);
 }
 
 /// Sets shift and slope, after find_scale. h(i): the gradient with respect to y(i).
 template <bool kCentered, class C, class Sum, class X, class H>
-LOCKSTEP_HD void find_slope(NormFacts<C>& facts, std::int64_t length, const Sum& sum, const X& x, const H& h) {
-  const C mean = facts.mean, scale = facts.scale;
+LOCKSTEP_HD void find_slope(NormRowStats<C>& stats, std::int64_t length, const Sum& sum, const X& x, const H& h) {
+  const C mean = stats.mean, scale = stats.scale;
   if constexpr (kCentered) {
     const auto [total, along] = sum([&](auto i) { return TwoSums<C>{h(i), h(i) * (x(i) - mean) * scale}; });
-    facts.shift = total / C(length);
-    facts.slope = along / C(length);
+    stats.shift = total / C(length);
+    stats.slope = along / C(length);
   } else {
-    facts.shift = 0;
-    facts.slope = sum([&](auto i) { return h(i) * (x(i) - mean) * scale; }) / C(length);
+    stats.shift = 0;
+    stats.slope = sum([&](auto i) { return h(i) * (x(i) - mean) * scale; }) / C(length);
   }
 }
 
@@ -146,18 +146,18 @@ struct NormGradientKernel {
     const auto value = [&](std::int64_t i) { return C(x_row[i]); };
     const auto h = [&](std::int64_t i) { return weighted(C(g_row[i]), i); };
     const auto sum = [&](const auto& term) { return sum_over(OneThread(), length, term); };
-    NormFacts<C> facts;
-    find_scale<kCentered>(facts, length, eps, sum, value);
+    NormRowStats<C> stats;
+    find_scale<kCentered>(stats, length, eps, sum, value);
     if (of_x) {
-      find_slope<kCentered>(facts, length, sum, value, h);
+      find_slope<kCentered>(stats, length, sum, value, h);
       T* const out = of_x + r * length;
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < length; ++i) out[i] = T(facts.gradient(h(i), value(i)));
+      for (std::int64_t i = 0; i < length; ++i) out[i] = T(stats.gradient(h(i), value(i)));
     }
     if (!sums) return;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {
-      sums[i] += C(g_row[i]) * facts.normal(value(i));
+      sums[i] += C(g_row[i]) * stats.normal(value(i));
       if constexpr (kSums > 1) sums[length + i] += C(g_row[i]);
     }
   }

@@ -47,15 +47,15 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     };
     const auto x_at = [&](int i) { return C(x[i / kPack].values[i % kPack]); };
     const auto g_at = [&](int i) { return C(g[i / kPack].values[i % kPack]); };
-    NormFacts<C> facts{};
+    NormRowStats<C> stats{};
     if constexpr (Kernel::kCentered) {
       C sum = 0;
       each([&](int i) { sum += x_at(i); });
-      facts.mean = sum_of_team(team, sum) / C(kernel.length);
+      stats.mean = sum_of_team(team, sum) / C(kernel.length);
     }
     C squares = 0;
-    each([&](int i) { squares += (x_at(i) - facts.mean) * (x_at(i) - facts.mean); });
-    facts.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
+    each([&](int i) { squares += (x_at(i) - stats.mean) * (x_at(i) - stats.mean); });
+    stats.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
     const auto weights = [&](int p) {
       if (kernel.weight) return load_pack<kPack>(kernel.weight + place(p));
       return Elements{};
@@ -69,7 +69,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
         const Elements w = weights(p);
         unrolled<kPack>([&](int k) {
           const int i = p * kPack + k;
-          const C y = facts.normal(x_at(i)), h = weighted(g_at(i), w, k);
+          const C y = stats.normal(x_at(i)), h = weighted(g_at(i), w, k);
           both = both + TwoSums<C>{h, h * y};
           products[i] += g_at(i) * y;
           if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
@@ -78,15 +78,15 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     });
     if (!kernel.of_x) continue;
     both = sum_of_team(team, both);
-    if constexpr (Kernel::kCentered) facts.shift = both.first / C(kernel.length);
-    facts.slope = both.second / C(kernel.length);
+    if constexpr (Kernel::kCentered) stats.shift = both.first / C(kernel.length);
+    stats.slope = both.second / C(kernel.length);
     unrolled<kPacks>([&](int p) {
       if (owned(p)) {
         const Elements w = weights(p);
         Elements out;
         unrolled<kPack>([&](int k) {
           const int i = p * kPack + k;
-          out.values[k] = T(facts.gradient(weighted(g_at(i), w, k), x_at(i)));
+          out.values[k] = T(stats.gradient(weighted(g_at(i), w, k), x_at(i)));
         });
         store_pack(kernel.of_x + r * kernel.length + place(p), out);
       }
@@ -123,13 +123,13 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
     const auto sum = [&](const auto& value) { return sum_over(team, kernel.length, value); };
     const auto x_at = [&](std::int64_t i) { return C(x[i]); };
     const auto h_at = [&](std::int64_t i) { return kernel.weighted(C(g[i]), i); };
-    NormFacts<C> facts;
-    find_scale<Kernel::kCentered>(facts, kernel.length, kernel.eps, sum, x_at);
-    find_slope<Kernel::kCentered>(facts, kernel.length, sum, x_at, h_at);
+    NormRowStats<C> stats;
+    find_scale<Kernel::kCentered>(stats, kernel.length, kernel.eps, sum, x_at);
+    find_slope<Kernel::kCentered>(stats, kernel.length, sum, x_at, h_at);
     team.each(kernel.length, [&](std::int64_t i) {
-      if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(facts.gradient(h_at(i), x_at(i)));
+      if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(stats.gradient(h_at(i), x_at(i)));
       if (!kernel.partial) return;
-      const C product = C(g[i]) * facts.normal(x_at(i));
+      const C product = C(g[i]) * stats.normal(x_at(i));
       to[i] = n ? to[i] + product : product;
       if constexpr (Kernel::kSums > 1) to[kernel.length + i] = (n ? to[kernel.length + i] : C(0)) + C(g[i]);
     });

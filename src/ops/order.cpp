@@ -92,7 +92,8 @@ ValuesAndIndices topk(const Tensor& x, std::int64_t count, std::int64_t dim, boo
   const int d = wrap_dim("topk", dim, impl_of("topk", x).sizes.rank());
   if (count < 0 || count > length_of(x, d))
     throw ShapeError(text("[topk] expected a count from 0 to ", length_of(x, d), ", got ", count));
-  if (x.dim() == 0 && count == 0) throw ShapeError("[topk] expected a tensor with dimensions for none of its elements");
+  if (x.dim() == 0 && count == 0)
+    throw ShapeError("[topk] a count of 0 needs at least 1 dimension, got a 0-dim tensor");
   const Tensor places = places_of("topk", x, d, count, greatest);
   return {gather_elements(x, d, places), places};
 }

@@ -114,8 +114,11 @@ Tensor pad_border(const Tensor& x, PadMode mode, const Shape& before, const Shap
     if (most == 0) continue;
     is_any = true;
     if (size < 1 || (mode == PadMode::circular && most > size) || (mode == PadMode::reflect && most >= size))
-      throw ShapeError(text("[pad] expected x larger than what is repeated around it, got ", x.sizes(), " and ", most,
-                            " in dimension ", d));
+      throw ShapeError(text("[pad] ",
+                            mode == PadMode::reflect    ? "reflect mode can add at most size - 1 elements per side"
+                            : mode == PadMode::circular ? "circular mode can add at most size elements per side"
+                                                        : "replicate mode needs at least one element to repeat",
+                            ": dimension ", d, " of shape ", x.sizes(), " has size ", size, ", got ", most));
   }
   return is_any ? with_border(x, border) : x.clone();
 }

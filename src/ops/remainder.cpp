@@ -60,11 +60,11 @@ struct TruncOfQuotient {  // as in PyTorch: wrong by one where a / b rounds up
 
 // quotient(a, b): the multiple of b that is subtracted from a.
 template <class F, class Quotient>
-Tensor left_over(const char* op, const char* node, const F& f, const Quotient& quotient, const Tensor& a,
-                 const Tensor& b) {
+Tensor remainder_op(const char* op, const char* node, const F& f, const Quotient& quotient, const Tensor& a,
+                    const Tensor& b) {
   check_same_device(op, a, b);
   const DType dtype = result_type(a, b);
-  if (a.dtype() != dtype || b.dtype() != dtype) return left_over(op, node, f, quotient, a.to(dtype), b.to(dtype));
+  if (a.dtype() != dtype || b.dtype() != dtype) return remainder_op(op, node, f, quotient, a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result(op, a, b, dtype);
   map_numeric(op, 2, f, out, a, b);
   if (records(a, b))
@@ -85,18 +85,18 @@ Tensor left_over(const char* op, const char* node, const F& f, const Quotient& q
 Tensor checked_divisor(const char* op, const Tensor& a, double b) {
   const Tensor divisor = number_beside(a, b);
   if (b == 0 && !is_floating(promote(a.dtype(), divisor.dtype())))
-    throw InvalidArgument(text("[", op, "] expected a number that is not 0 beside integers, got 0"));
+    throw InvalidArgument(text("[", op, "] cannot divide integer tensors by 0"));
   return divisor;
 }
 
 }  // namespace
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
-  return left_over("remainder", "Remainder", Remainder(), FloorOfQuotient(), a, b);
+  return remainder_op("remainder", "Remainder", Remainder(), FloorOfQuotient(), a, b);
 }
 Tensor remainder(const Tensor& a, double b) { return remainder(a, checked_divisor("remainder", a, b)); }
 
-Tensor fmod(const Tensor& a, const Tensor& b) { return left_over("fmod", "Fmod", Fmod(), TruncOfQuotient(), a, b); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return remainder_op("fmod", "Fmod", Fmod(), TruncOfQuotient(), a, b); }
 Tensor fmod(const Tensor& a, double b) { return fmod(a, checked_divisor("fmod", a, b)); }
 
 }  // namespace lockstep

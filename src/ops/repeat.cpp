@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 // `x` broadcast along a new dimension of size `count` before `dim`.
-Tensor spread(const Tensor& x, int dim, std::int64_t count) {
+Tensor broadcast_new_dim(const Tensor& x, int dim, std::int64_t count) {
   const Tensor single = x.unsqueeze(dim);
   Shape sizes = single.sizes();
   sizes[dim] = count;
@@ -25,14 +25,14 @@ std::int64_t times(const char* op, std::int64_t size, std::int64_t count) {
 }
 
 // `x` with the dimensions before `dim` merged into one, and the rest into another.
-Tensor in_two(const Tensor& x, const Shape& sizes, int dim) {
+Tensor flatten_to_2d(const Tensor& x, const Shape& sizes, int dim) {
   std::int64_t before = 1, after = 1;
   for (int i = 0; i < sizes.rank(); ++i) (i < dim ? before : after) *= sizes[i];
   return x.reshape({before, after});
 }
 
 // Ensures a copy, even if strides of 0 or counts of 1 needed none: writes to the result must not change `x`.
-Tensor apart(const Tensor& result, const Tensor& x) {
+Tensor ensure_copy(const Tensor& result, const Tensor& x) {
   return result.impl()->storage == x.impl()->storage ? result.clone() : result.contiguous();
 }
 
@@ -54,11 +54,11 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     sizes[i] = repeated[i];
     if (repeats[i] == 1) continue;
     if (result.dim() < Shape::kMaxRank)
-      result = spread(result, i, repeats[i]);
+      result = broadcast_new_dim(result, i, repeats[i]);
     else  // the maximum rank is reached
-      result = spread(in_two(result, before, i), 1, repeats[i]).reshape(sizes);
+      result = broadcast_new_dim(flatten_to_2d(result, before, i), 1, repeats[i]).reshape(sizes);
   }
-  return apart(result.reshape(sizes), x);
+  return ensure_copy(result.reshape(sizes), x);
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats) {
@@ -75,7 +75,7 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim
   Shape sizes = x.sizes();
   sizes[d] = times("repeat_interleave", sizes[d], repeats);
   checked_elements("repeat_interleave", sizes);
-  return apart(spread(in_two(x, x.sizes(), d + 1), 1, repeats).reshape(sizes), x);
+  return ensure_copy(broadcast_new_dim(flatten_to_2d(x, x.sizes(), d + 1), 1, repeats).reshape(sizes), x);
 }
 
 }  // namespace lockstep

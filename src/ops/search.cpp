@@ -81,7 +81,8 @@ Tensor searched(const char* op, const Tensor& given, const Tensor& wanted, bool 
     if (!expected.empty()) expected[expected.rank() - 1] = sequence.size(-1);
     if (sequence.sizes() != expected)
       throw ShapeError(text("[", op,
-                            "] expected a sorted sequence [n], or one of the values' sizes but for the last, got ",
+                            "] expected a 1-dim sorted_sequence, or one with the sizes of the values except for the "
+                            "last, got ",
                             sequence.sizes(), " and values ", values.sizes()));
     if (values.numel() == 0) return zeros(values.sizes(), {.dtype = result, .device = values.device()});
     const Shape rows = {values.numel() / values.size(-1), -1};
@@ -93,9 +94,9 @@ Tensor searched(const char* op, const Tensor& given, const Tensor& wanted, bool 
 void check_search(const char* op, const Tensor& sequence, const Tensor& values) {
   check_same_device(op, sequence, values);
   if (sequence.dim() == 0)
-    throw ShapeError(text("[", op, "] expected a sorted sequence with dimensions, got a 0-dim one"));
+    throw ShapeError(text("[", op, "] expected a sorted_sequence with at least 1 dimension, got a 0-dim one"));
   if (sequence.dtype() == kBool || values.dtype() == kBool)
-    throw DTypeError(text("[", op, "] expected numbers, got ", sequence.dtype(), " and ", values.dtype()));
+    throw DTypeError(text("[", op, "] expected numeric dtypes, got ", sequence.dtype(), " and ", values.dtype()));
 }
 
 // A sequence, and a number as a 0-dim tensor, in a dtype that holds both.
@@ -105,7 +106,7 @@ struct Pair {
 Pair beside(const char* op, const Tensor& sequence, double value) {
   const DType dtype = impl_of(op, sequence).dtype;
   if (sequence.dim() != 1)
-    throw ShapeError(text("[", op, "] expected a sequence [n] beside a number, got ", sequence.sizes()));
+    throw ShapeError(text("[", op, "] a number needs a 1-dim sorted_sequence, got shape ", sequence.sizes()));
   const DType common = is_floating(dtype) || (dtype != kBool && holds(dtype, value)) ? dtype : kFloat64;
   return {sequence.to(common), full({}, value, {.dtype = common, .device = sequence.device()})};
 }

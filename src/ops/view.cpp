@@ -119,7 +119,8 @@ Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes) {
   const Shape& from = impl_of("unflatten", x).sizes;
   const int d = wrap_dim("unflatten", dim, from.rank());
   if (from.empty() || sizes.empty())
-    throw ShapeError(text("[unflatten] expected a dimension, and sizes for it, got ", from, " and ", sizes));
+    throw ShapeError(
+        text("[unflatten] expected x with dimensions, and at least one size, got x ", from, " and ", sizes));
   const Shape parts = infer("unflatten", sizes, from[d]);
   Shape wanted = from;
   wanted.erase(d);

@@ -137,14 +137,14 @@ ProcessPass ReplicaSet::locate_rows(const std::vector<std::int64_t>& rows) {
 // If a process's loss is a mean, backward weights it by the process's share of the rows, and so does a mean over the
 // processes. A sum of this process alone is therefore divided by the share, so that all processes add up to the whole.
 WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
-  if (options_.world.size() == 1 || mean.weight.share) return mean;
+  if (options_.world.size() == 1 || mean.weight.local_factors) return mean;
   double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
   if (const auto shares = autograd::shares_of_pass(mean.sum)) share = shares->own();
   const Tensor weight = copied(mean.weight, device_state(devices_.front()), kFloat64);
   group_->impl().sum(std::span(&weight, 1), std::array{current_stream(devices_.front())});
   const double of_sum = is_weighted() && share > 0 ? share : 1;
   WeightedMean all(of_sum == 1 ? Tensor(mean.sum) : mean.sum / of_sum, weight.to(mean.weight.device()));
-  all.weight.share = {.of_sum = of_sum, .of_weight = share};
+  all.weight.local_factors = {.sum = of_sum, .weight = share};
   return all;
 }
 

@@ -70,11 +70,11 @@ void Metrics::add(std::string_view name, const Tensor& mean, std::optional<doubl
 void Metrics::add(std::string_view name, const WeightedMean& mean) {
   if (!counts_) return;
   const NoGrad guard;
-  const auto [of_sum, of_weight] = mean.weight.share.value_or(Addend::Share{1, 1});
+  const auto factors = mean.weight.local_factors.value_or(Addend::LocalFactors{1, 1});
   Sum& sum = this->sum(name);
-  sum.total.add_(on_device(mean.sum), of_sum);
+  sum.total.add_(on_device(mean.sum), factors.sum);
   if (!sum.counted.defined()) sum.counted = zeros({}, {.dtype = kFloat64, .device = device_});
-  sum.counted.add_(on_device(mean.weight), of_weight);
+  sum.counted.add_(on_device(mean.weight), factors.weight);
   ++sum.additions;
 }
 

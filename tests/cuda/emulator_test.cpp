@@ -186,7 +186,7 @@ TEST_P(Emulator, WhatAThreadThrowsEndsTheGridAndTheNextRunsAsEver) {
   EXPECT_EQ(out[0], 496 * 10'000 + 5 * 100 + 3);
 }
 
-__global__ void nothing() {}
+__global__ void empty_kernel() {}
 
 TEST(EmulatedLaunch, IsRefusedAsACardOfComputeCapability9WouldRefuseIt) {
   const auto launch = [](dim3 blocks, dim3 threads, std::size_t shared) {
@@ -194,7 +194,7 @@ TEST(EmulatedLaunch, IsRefusedAsACardOfComputeCapability9WouldRefuseIt) {
     config.gridDim = blocks;
     config.blockDim = threads;
     config.dynamicSmemBytes = shared;
-    return cudaLaunchKernelEx(&config, nothing);
+    return cudaLaunchKernelEx(&config, empty_kernel);
   };
   const Settings outer = settings();
   settings().record_only = true;

@@ -129,19 +129,19 @@ void expect_right(const Case& c, DType dtype, Layout x_layout, Layout weight_lay
   const auto make = [&](const Shape& shape, const std::vector<double>& values, Layout layout) {
     return on_card(device, shape, values, dtype, layout);
   };
-  const auto nothing = [](const std::vector<double>& values) { return std::vector<double>(values.size(), -99); };
+  const auto unwritten = [](const std::vector<double>& values) { return std::vector<double>(values.size(), -99); };
   const Tensor a = make(c.x, x, x_layout), w = make(c.weight, weight, weight_layout),
                b = make({c.weight[0]}, bias, Layout::row_major);
   const Tensor upstream = make(sizes, g, y_layout);
 
-  const Tensor result = make(sizes, nothing(y), y_layout);
+  const Tensor result = make(sizes, unwritten(y), y_layout);
   ASSERT_TRUE(run_fused(described(c, FusedKind::convolution), {{a}, {w}, {b}, {result, true}}));
   EXPECT_EQ(values_of(result), y);
-  const Tensor image_gradient = make(c.x, nothing(x), x_layout);
+  const Tensor image_gradient = make(c.x, unwritten(x), x_layout);
   ASSERT_TRUE(
       run_fused(described(c, FusedKind::convolution_input_gradient), {{upstream}, {w}, {image_gradient, true}}));
   EXPECT_EQ(values_of(image_gradient), dx);
-  const Tensor weight_gradient = make(c.weight, nothing(weight), weight_layout);
+  const Tensor weight_gradient = make(c.weight, unwritten(weight), weight_layout);
   ASSERT_TRUE(
       run_fused(described(c, FusedKind::convolution_weight_gradient), {{a}, {upstream}, {weight_gradient, true}}));
   EXPECT_EQ(values_of(weight_gradient), dweight);

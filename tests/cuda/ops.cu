@@ -3,4 +3,4 @@
 #include "ops/cross_entropy.cpp"
 #include "ops/dropout.cpp"
 #include "ops/group_norm.cpp"
-#include "ops/runs.cpp"
+#include "ops/index_slices.cpp"

@@ -84,7 +84,8 @@ TEST(ConvPaddingMode, SaysWhatIsAroundTheImage) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               layer(zeros({1, 1, 4}));
             }),
-            "[pad] expected x larger than what is repeated around it, got [1, 1, 4] and 4 in dimension 2");
+            "[pad] reflect mode can add at most size - 1 elements per side: dimension 2 of shape [1, 1, 4] has size 4, "
+            "got 4");
 }
 
 TEST(ConvPaddingMode, WorksWithSame) {

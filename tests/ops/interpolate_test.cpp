@@ -127,7 +127,7 @@ TEST(InterpolateErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .align_corners = true}); }),
             "[interpolate] expected align_corners with linear or cubic modes alone, got it with nearest");
   EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .recompute_scale_factor = true}); }),
-            "[interpolate] expected a scale_factor to compute again, got none");
+            "[interpolate] recompute_scale_factor needs a scale_factor, got none");
   EXPECT_EQ(message_of<DTypeError>([&] { interpolate(x.to(kInt64), {.size = 3}); }),
             "[interpolate] expected a floating dtype, got int64");
 }

@@ -42,18 +42,20 @@ TEST(PadModes, KeepChannelsTogether) {
 
 TEST(PadErrors, NameWhatIsWrong) {
   const Tensor x = ones({2, 3});
-  EXPECT_EQ(message_of<ShapeError>([&] {
-              pad(x, {3, 0}, {.mode = PadMode::reflect});
-            }),
-            "[pad] expected x larger than what is repeated around it, got [2, 3] and 3 in dimension 1");
-  EXPECT_EQ(message_of<ShapeError>([&] {
-              pad(x, {0, 4}, {.mode = PadMode::circular});
-            }),
-            "[pad] expected x larger than what is repeated around it, got [2, 3] and 4 in dimension 1");
+  EXPECT_EQ(
+      message_of<ShapeError>([&] {
+        pad(x, {3, 0}, {.mode = PadMode::reflect});
+      }),
+      "[pad] reflect mode can add at most size - 1 elements per side: dimension 1 of shape [2, 3] has size 3, got 3");
+  EXPECT_EQ(
+      message_of<ShapeError>([&] {
+        pad(x, {0, 4}, {.mode = PadMode::circular});
+      }),
+      "[pad] circular mode can add at most size elements per side: dimension 1 of shape [2, 3] has size 3, got 4");
   EXPECT_EQ(message_of<ShapeError>([&] {
               pad(ones({2, 0}), {0, 1}, {.mode = PadMode::replicate});
             }),
-            "[pad] expected x larger than what is repeated around it, got [2, 0] and 1 in dimension 1");
+            "[pad] replicate mode needs at least one element to repeat: dimension 1 of shape [2, 0] has size 0, got 1");
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               pad(x, {1, 1}, {.mode = PadMode::circular, .value = 1});
             }),

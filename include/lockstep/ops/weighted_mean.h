@@ -26,10 +26,10 @@ class Addend : public Tensor {
 
   /// For the library. If the weight is the sum over all processes: the factors that turn the sum and the weight back
   /// into this process's parts.
-  struct Share {
-    double of_sum, of_weight;
+  struct LocalFactors {
+    double sum, weight;
   };
-  std::optional<Share> share = {};  ///< See Share.
+  std::optional<LocalFactors> local_factors = {};  ///< See LocalFactors.
 };
 
 /// sum / weight. A plain value: a module may return it, alone or in a structure, and so may the loss function of a

@@ -84,14 +84,14 @@ struct Leading {
 };
 
 // Reshapes to [batch, heads, rows, columns]: a view if the memory layout allows it.
-Tensor four(const Tensor& x, const Leading& lead, std::int64_t heads, bool with_heads) {
+Tensor to_4d(const Tensor& x, const Leading& lead, std::int64_t heads, bool with_heads) {
   const Shape whole = joined(lead.sizes(heads, with_heads), x.size(-2), x.size(-1));
   const Tensor all = x.sizes() == whole ? x : x.expand(whole);
   return all.reshape({lead.batch.elements(), heads, x.size(-2), x.size(-1)});
 }
 
 // The additive mask, 4-dim, with size 1 where it broadcasts.
-Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Shape& scores, DType dtype) {
+Tensor additive_mask(const Tensor& mask, const Leading& lead, bool with_heads, const Shape& scores, DType dtype) {
   if (!mask.defined()) return mask;
   if (broadcast(kName, scores, mask.sizes()) != scores)
     throw ShapeError(text("[", kName, "] expected a mask that broadcasts to ", scores, ", got ", mask.sizes()));
@@ -115,7 +115,7 @@ Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Sha
 }
 
 // Fused operations need the features contiguous.
-Tensor side_by_side(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
+Tensor contiguous_features(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
 FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {
   FusedOp op;
@@ -130,7 +130,7 @@ FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in,
 Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Tensor& y, const Tensor& logsumexp) {
   const auto all = [](const AttentionGradients& x) { return Gradients{x.query, x.key, x.value}; };
   if (grad_enabled()) return all(composed_attention_gradients(given, in));
-  const Tensor g = side_by_side(given);
+  const Tensor g = contiguous_features(given);
   {
     const Tensor q = by_position(in.query, in.query.sizes()), k = by_position(in.key, in.key.sizes()),
                  v = by_position(in.value, in.value.sizes());
@@ -147,8 +147,12 @@ Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores)
   if (dropout > 0 || (in.mask.defined() && records(in.mask)) || q.elements() == 0 || in.key.numel() == 0 ||
       in.value.numel() == 0)
     return composed_attention(in, dropout, scores);
-  AttentionInputs dense = {
-      side_by_side(in.query), side_by_side(in.key), side_by_side(in.value), in.mask, in.scale, in.causal};
+  AttentionInputs dense = {contiguous_features(in.query),
+                           contiguous_features(in.key),
+                           contiguous_features(in.value),
+                           in.mask,
+                           in.scale,
+                           in.causal};
   if (dense.mask.defined()) dense.mask = dense.mask.detach().expand({q[0], q[1], q[2], in.key.size(2)});
   const Tensor y = by_position(in.query, {q[0], q[1], q[2], in.value.size(3)});
   const Tensor logsumexp =
@@ -189,10 +193,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Shape all = lead.sizes(lead.heads, with_heads);
   const Shape scores = joined(all, query.size(-2), key.size(-2));
   const std::int64_t features = query.size(-1);
-  const AttentionInputs inputs = {four(query, lead, lead.heads, with_heads),
-                                  four(key, lead, lead.groups, with_heads),
-                                  four(value, lead, lead.groups, with_heads),
-                                  added(options.mask, lead, with_heads, scores, query.dtype()),
+  const AttentionInputs inputs = {to_4d(query, lead, lead.heads, with_heads),
+                                  to_4d(key, lead, lead.groups, with_heads),
+                                  to_4d(value, lead, lead.groups, with_heads),
+                                  additive_mask(options.mask, lead, with_heads, scores, query.dtype()),
                                   options.scale.value_or(features > 0 ? 1 / std::sqrt(double(features)) : 1),
                                   options.is_causal};
   return attention(inputs, options.dropout, scores).reshape(joined(all, query.size(-2), value.size(-1)));

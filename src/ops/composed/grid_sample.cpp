@@ -57,14 +57,14 @@ class Axis {
     return align_corners_ ? (at + 1) * (double(size_ - 1) / 2) : ((at + 1) * double(size_) - 1) / 2;
   }
   /// Moves a position into the image if the padding mode asks for it. No gradient flows to clipped positions.
-  Tensor placed(const Tensor& at) const {
+  Tensor apply_padding_mode(const Tensor& at) const {
     if (outside_ == Outside::zeros) return at;
     return clipped(outside_ == Outside::reflection ? reflected(at) : at);
   }
   /// True for elements inside of the image.
-  Tensor holds(const Tensor& element) const { return logical_and(ge(element, 0), le(element, double(size_ - 1))); }
+  Tensor is_inside(const Tensor& element) const { return logical_and(ge(element, 0), le(element, double(size_ - 1))); }
   /// int64: the element's index, or 0 outside of the image.
-  Tensor index(const Tensor& element) const { return where(holds(element), element, 0).to(kInt64); }
+  Tensor index(const Tensor& element) const { return where(is_inside(element), element, 0).to(kInt64); }
   double size() const { return double(size_); }
 
  private:
@@ -99,7 +99,7 @@ Tensor cubic_near(const Tensor& t) { return ((t * 1.25 - 2.25) * t) * t + 1; }
 Tensor cubic_far(const Tensor& t) { return ((t * -0.75 + 3.75) * t - 6) * t + 3; }
 
 // The weight of the nearest element: constant, so that the grid gets the gradient 0 instead of none.
-Tensor unmoved(const Tensor& at) {
+Tensor constant_weight(const Tensor& at) {
   if (!at.requires_grad()) return {};
   return custom_gradient("NearestElement", ones_like(at), {at},
                          [](const Tensor& g) { return std::vector{zeros_like(g)}; });
@@ -107,9 +107,9 @@ Tensor unmoved(const Tensor& at) {
 
 Neighbors neighbors_along(const Axis& axis, Mode mode, const Tensor& grid) {
   const Tensor given = axis.unnormalized(grid);
-  if (mode == Mode::nearest) return {{round(axis.placed(given.detach())), unmoved(given)}};
+  if (mode == Mode::nearest) return {{round(axis.apply_padding_mode(given.detach())), constant_weight(given)}};
   if (mode == Mode::linear) {
-    const Tensor at = axis.placed(given), low = floor(at.detach()), part = at - low;
+    const Tensor at = axis.apply_padding_mode(given), low = floor(at.detach()), part = at - low;
     return {{low, 1 - part}, {low + 1, part}};
   }
   const Tensor low = floor(given.detach()), part = given - low, rest = 1 - part;
@@ -117,7 +117,7 @@ Neighbors neighbors_along(const Axis& axis, Mode mode, const Tensor& grid) {
                    {low, cubic_near(part)},
                    {low + 1, cubic_near(rest)},
                    {low + 2, cubic_far(rest + 1)}};
-  for (Neighbor& neighbor : all) neighbor.element = axis.placed(neighbor.element);
+  for (Neighbor& neighbor : all) neighbor.element = axis.apply_padding_mode(neighbor.element);
   return all;
 }
 
@@ -127,10 +127,10 @@ struct Read {
 };
 
 // Combines the reads with all neighbours along one more axis, which varies more slowly.
-std::vector<Read> crossed(const std::vector<Read>& reads, const Axis& axis, const Neighbors& along, double stride) {
+std::vector<Read> cross_with(const std::vector<Read>& reads, const Axis& axis, const Neighbors& along, double stride) {
   std::vector<Read> all;
   for (const Neighbor& neighbor : along) {
-    const Tensor index = axis.index(neighbor.element) * stride, counts = axis.holds(neighbor.element);
+    const Tensor index = axis.index(neighbor.element) * stride, counts = axis.is_inside(neighbor.element);
     if (reads.empty()) all.push_back({index, counts, neighbor.weight});
     for (const Read& read : reads)
       all.push_back({read.index + index, logical_and(read.counts, counts),
@@ -174,7 +174,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   double stride = 1;
   for (int i = 0; i < int(grid.size(-1)); ++i) {  // W, H, D
     const Axis axis(x.size(-1 - i), outside, options.align_corners);
-    reads = crossed(reads, axis, neighbors_along(axis, mode, at.select(-1, i)), stride);
+    reads = cross_with(reads, axis, neighbors_along(axis, mode, at.select(-1, i)), stride);
     stride *= axis.size();
   }
   Tensor sum;

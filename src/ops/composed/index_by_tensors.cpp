@@ -86,8 +86,8 @@ Indexed indexed(const Tensor& x, std::span<const ElementIndex> indices) {
       const Tensor& mask = index.places();
       for (int i = 0; i < mask.dim(); ++i)
         if (mask.sizes()[i] != view.sizes()[d + i])
-          throw ShapeError(text("[index] expected a mask of the sizes that it stands for, got ", mask.sizes(),
-                                " at dimension ", d, " of ", view.sizes()));
+          throw ShapeError(text("[index] expected a bool mask with the sizes of the dimensions that it indexes, got ",
+                                mask.sizes(), " at dimension ", d, " of ", view.sizes()));
       const Tensor places = nonzero(mask);
       for (int i = 0; i < mask.dim(); ++i) dims.push_back(d++), indexes.push_back(places.select(1, i));
     } else if (index.places().defined()) {

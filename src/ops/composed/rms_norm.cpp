@@ -32,7 +32,7 @@ struct RmsNormalize {
   LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight) const {
     const auto& x = team.kept(from);
     const auto value = [&](auto i) { return C(x[i]); };
-    NormFacts<C> of;
+    NormRowStats<C> of;
     find_scale<false>(
         of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
     team.fill(y, [&](auto i) { return T(of.normal(value(i)) * C(weight[i])); });

@@ -42,7 +42,7 @@ WeightedMean::WeightedMean(const Tensor& total, const Addend& counted)
   if (sum.device() != weight.device())
     throw DeviceMismatch(
         text("[WeightedMean] expected the weight on ", sum.device(), " as the sum, got one on ", weight.device()));
-  weight.share = counted.share;
+  weight.local_factors = counted.local_factors;
 }
 
 WeightedMean::WeightedMean(const Tensor& total, double counted)

@@ -110,7 +110,7 @@ Tensor conv(const char* op, int dims, const Tensor& given, const Tensor& weight,
 // If output_padding is at least the stride, more windows fit the result than x has elements, so it is not the input
 // gradient of a convolution to x's size. Then this removes both kinds of padding from the geometry in that dimension,
 // and returns the padding to apply afterwards (negative: cut), as pad() takes it.
-std::vector<std::int64_t> taken_apart(Shape& sizes, ConvGeometry& geometry, const Shape& added) {
+std::vector<std::int64_t> split_output_padding(Shape& sizes, ConvGeometry& geometry, const Shape& added) {
   const int dims = added.rank();
   std::vector<std::int64_t> padding(2 * std::size_t(dims), 0);  // from the last dimension on
   for (int d = 0; d < dims; ++d) {
@@ -145,7 +145,7 @@ Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tenso
       throw ShapeError(text("[", op, "] expected a result of at least 1 element in each dimension, got ", sizes,
                             " for x ", given.sizes(), " and padding ", geometry.padding));
   }
-  const std::vector<std::int64_t> behind = taken_apart(sizes, geometry, added);
+  const std::vector<std::int64_t> behind = split_output_padding(sizes, geometry, added);
   Tensor y = convolution_input_gradient(x, weight, sizes, geometry);
   if (std::ranges::any_of(behind, [](std::int64_t n) { return n != 0; })) y = pad(y, behind);
   if (bias.defined()) y = y + channels_of(bias, y.dim());

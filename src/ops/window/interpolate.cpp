@@ -103,7 +103,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     throw InvalidArgument(
         text("[interpolate] expected align_corners with linear or cubic modes alone, got it with ", mode.name));
   if (options.recompute_scale_factor && is_sized)
-    throw InvalidArgument("[interpolate] expected a scale_factor to compute again, got none");
+    throw InvalidArgument("[interpolate] recompute_scale_factor needs a scale_factor, got none");
 
   std::vector<double> factors;
   Shape size;
