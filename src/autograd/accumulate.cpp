@@ -30,7 +30,7 @@ class Accumulate final : public Node {
     const auto listener = replica ? replica->parameter->listener() : nullptr;  // its end() runs the hooks
     if (gradients[0].defined() && takes_gradients(leaf_)) {
       Tensor gradient = gradients[0];
-      if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
+      if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = apply_hook(op, hook, gradient); });
       check(gradient);
       accumulate(meta, gradient, gradient.is_same(gradients[0]) ? 2 : 1);
       if (!listener) meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
@@ -57,8 +57,9 @@ class Accumulate final : public Node {
   void check(const Tensor& gradient) const {
     const TensorImpl &leaf = *leaf_.impl(), &got = *gradient.impl();
     if (leaf.storage->device == got.storage->device && leaf.dtype == got.dtype && leaf.sizes == got.sizes) return;
-    throw AutogradError(text("[backward] expected a gradient like its leaf, ", leaf.sizes, " of ", leaf.dtype, " on ",
-                             leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device()));
+    throw AutogradError(text("[backward] expected a gradient like its leaf, which is ", leaf.sizes, " of ", leaf.dtype,
+                             " on ", leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device(),
+                             ": the leaf was moved or converted after forward; run forward again"));
   }
 
   // Returns a copy if there are other references to the gradient (beyond `handles`) or its storage, or if it is an
@@ -88,16 +89,16 @@ Edge gradient_edge(const Tensor& tensor) {
   return {accumulator, 0};
 }
 
-Tensor gradient_place(int input) {
+Tensor grad_bucket_view(int input) {
   const RunningNode* const running = RunningNode::current();
   if (!running || grad_enabled()) return {};
   const Edge& edge = running->node->edges[std::size_t(input)];
   const Tensor* const leaf = edge.node ? edge.node->leaf() : nullptr;
   if (!leaf) return {};
   const Replica* const replica = replica_of(*leaf);
-  if (!replica || !meta_of(*leaf)->leaf_hooks.empty() || !running->in.brings_all(edge)) return {};
+  if (!replica || !meta_of(*leaf)->leaf_hooks.empty() || !running->in.is_only_gradient(edge)) return {};
   if (!takes_gradients(*leaf)) return {};
-  return replica->parameter->gradient_place(*replica);
+  return replica->parameter->grad_bucket_view(*replica);
 }
 
 }  // namespace lockstep::autograd

@@ -22,7 +22,7 @@ class CastNode final : public Node {
 
   Gradients backward(const Gradients& output_gradients) override {
     const Tensor& g = output_gradients[0];
-    if (const Tensor place = gradient_place(0); place.defined()) {
+    if (const Tensor place = grad_bucket_view(0); place.defined()) {
       copy_values(place, g);
       return {place};
     }

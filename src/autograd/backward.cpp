@@ -19,12 +19,16 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
     const Tensor& root = roots[i];
     impl_of(op, root);
     if (!autograd::needs_grad(root))
-      throw AutogradError(text("[", op, "] expected a root that requires a gradient, got one of shape ", root.sizes(),
-                               ": nothing that it was computed from requires one (detach(), NoGrad, all parameters "
-                               "frozen, or an operation without a gradient, such as argmax or a comparison)"));
+      throw AutogradError(
+          text("[", op, "] this tensor of shape ", root.sizes(),
+               " does not require a gradient: nothing it was computed from does (all parameters "
+               "frozen, computed under NoGrad, detached, or computed by an operation without a "
+               "gradient, such as argmax or a comparison?). Call backward() on the loss before detach(), outside "
+               "NoGrad"));
     const bool given = !gradients.empty() && gradients[i].defined();
     if (!given && root.numel() != 1)
-      throw ShapeError(text("[", op, "] expected a gradient for a root of shape ", root.sizes(), ", got none"));
+      throw ShapeError(text("[", op, "] only a root with one element has a default gradient, got shape ", root.sizes(),
+                            ": pass its gradient, or reduce it to a scalar"));
     if (!given) continue;
     check_same_device(op, root, gradients[i]);
     if (gradients[i].sizes() != root.sizes())

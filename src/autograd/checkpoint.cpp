@@ -6,9 +6,9 @@
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/grad_mode.h>
 
+#include "autograd/checkpoint_frame.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
-#include "autograd/tape.h"
 #include "core/text.h"
 #include "runtime/device_thread.h"
 #include "tensor/copy.h"
@@ -36,7 +36,7 @@ class EndNode final : public Node {
 };
 
 // A copy of a saved tensor that the function changes in place.
-class Kept final : public Dropped {
+class Kept final : public SavedPlaceholder {
  public:
   explicit Kept(Tensor tensor) : tensor_(std::move(tensor)) {}
   Tensor get() override { return tensor_; }
@@ -56,46 +56,49 @@ Tensor recorded_as_before(const Tensor& input, bool needed_grad) {
 
 }  // namespace
 
-class Tape::Refill final : public SaveListener {
+class CheckpointFrame::Recompute final : public SaveListener {
  public:
-  Refill(const Tape& tape, bool connected) : tape_(tape), connected_(connected) {}
+  Recompute(const CheckpointFrame& frame, bool connected) : frame_(frame), connected_(connected) {}
 
-  std::shared_ptr<Dropped> saves(const Tensor& tensor) override {
+  std::shared_ptr<SavedPlaceholder> on_save(const Tensor& tensor) override {
     const std::size_t at = next_++;
-    if (!tape_.has_changed(tensor)) return refill(at, tensor), nullptr;
+    if (!frame_.has_changed(tensor)) return fill_entry(at, tensor), nullptr;
     const Tensor copy = tensor.clone();
-    refill(at, copy);
+    fill_entry(at, copy);
     return std::make_shared<Kept>(copy);
   }
 
-  void changes(const Tensor&) override {}
+  void on_in_place(const Tensor&) override {}
 
   void finish() const {
-    if (next_ != tape_.entries_.size())
-      throw AutogradError(text("[checkpoint] expected the function to do the same again, got ", next_,
-                               " saved tensors where it saved ", tape_.entries_.size(), " before"));
+    if (next_ != frame_.entries_.size())
+      throw AutogradError(
+          text("[checkpoint] the function must compute the same when it is run again for backward: it saved ",
+               frame_.entries_.size(), " tensors in forward, and ", next_, " now"));
   }
 
  private:
-  void refill(std::size_t at, const Tensor& tensor) const {
-    if (at >= tape_.entries_.size()) return;
-    const std::shared_ptr<Entry> entry = tape_.entries_[at].lock();
+  void fill_entry(std::size_t at, const Tensor& tensor) const {
+    if (at >= frame_.entries_.size()) return;
+    const std::shared_ptr<Entry> entry = frame_.entries_[at].lock();
     if (!entry) return;
     if (entry->sizes != tensor.sizes() || entry->dtype != tensor.dtype())
-      throw AutogradError(text("[checkpoint] expected the function to do the same again, got a saved tensor ", at,
-                               " of ", tensor.sizes(), ' ', tensor.dtype(), " where it saved ", entry->sizes, ' ',
-                               entry->dtype, " before"));
+      throw AutogradError(
+          text("[checkpoint] the function must compute the same when it is run again for backward: its "
+               "saved tensor ",
+               at, " was ", entry->sizes, ' ', entry->dtype, " in forward, and is ", tensor.sizes(), ' ',
+               tensor.dtype(), " now"));
     entry->tensor = connected_ ? tensor : tensor.detach();
     entry->connected = connected_;
   }
 
-  const Tape& tape_;
+  const CheckpointFrame& frame_;
   const bool connected_;
   std::size_t next_ = 0;
 };
 
-Tape::Tape(std::span<const Tensor> inputs, Again again)
-    : again_(std::move(again)),
+CheckpointFrame::CheckpointFrame(std::span<const Tensor> inputs, RecomputeFn recompute)
+    : recompute_fn_(std::move(recompute)),
       number_(++numbers),
       outer_(context().save_listener),
       outer_number_(context().checkpoint),
@@ -109,17 +112,17 @@ Tape::Tape(std::span<const Tensor> inputs, Again again)
     inputs_.push_back(input.defined() ? Input{Saved(input), autograd::needs_grad(input)} : Input{});
 }
 
-std::shared_ptr<Dropped> Tape::saves(const Tensor& tensor) {
+std::shared_ptr<SavedPlaceholder> CheckpointFrame::on_save(const Tensor& tensor) {
   auto entry = std::make_shared<Entry>();
-  entry->tape = shared_from_this();
+  entry->frame = shared_from_this();
   entry->sizes = tensor.sizes();
   entry->dtype = tensor.dtype();
   entries_.push_back(entry);
   return entry;
 }
 
-void Tape::changes(const Tensor& target) {
-  if (outer_) outer_->changes(target);
+void CheckpointFrame::on_in_place(const Tensor& target) {
+  if (outer_) outer_->on_in_place(target);
   const TensorImpl& impl = *target.impl();
   const Meta* const meta = meta_of(target);
   if (impl.storage->checkpoint >= number_ || (meta && meta->grad_fn)) return;
@@ -131,39 +134,39 @@ void Tape::changes(const Tensor& target) {
   if (std::ranges::none_of(before_, is_known)) before_.push_back(values_of(target));
 }
 
-bool Tape::has_changed(const Tensor& tensor) const {
+bool CheckpointFrame::has_changed(const Tensor& tensor) const {
   return std::ranges::any_of(before_,
                              [&](const Values& each) { return each.target.impl()->storage == tensor.impl()->storage; });
 }
 
-void Tape::begin() {
+void CheckpointFrame::begin() {
   context().save_listener = this;
   context().checkpoint = number_;
 }
 
-void Tape::end() {
+void CheckpointFrame::end() {
   context().save_listener = outer_;
   context().checkpoint = outer_number_;
 }
 
-Tape::Values Tape::values_of(const Tensor& target) {
+CheckpointFrame::Values CheckpointFrame::values_of(const Tensor& target) {
   return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
 }
 
 // In reverse order, since views may overlap. Does not count as an in-place change: the versions are restored too.
-void Tape::restore(const std::vector<Values>& all) {
+void CheckpointFrame::restore(const std::vector<Values>& all) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     copy_values(each->target, each->copy);
     each->target.impl()->storage->version = each->version;
   }
 }
 
-Tensor Tape::tensor_of(Entry& entry) {
+Tensor CheckpointFrame::tensor_of(Entry& entry) {
   DeviceThread::wait_until([this] { return !busy_.exchange(true); });
   struct Free {
-    Tape& tape;
+    CheckpointFrame& frame;
     ~Free() {
-      tape.busy_ = false;
+      frame.busy_ = false;
       DeviceThread::notify();
     }
   } const free{*this};
@@ -171,7 +174,7 @@ Tensor Tape::tensor_of(Entry& entry) {
   return entry.tensor;
 }
 
-void Tape::run_again(bool connected) {
+void CheckpointFrame::run_again(bool connected) {
   std::vector<Tensor> inputs;
   for (const Input& input : inputs_) {
     const Tensor tensor = input.saved.get();
@@ -180,16 +183,16 @@ void Tape::run_again(bool connected) {
   GeneratorState random = random_;
   std::optional<GeneratorState> batch_random = batch_random_;
   std::string printed;
-  Refill refill(*this, connected);
+  Recompute recompute(*this, connected);
   Context same = {.streams = streams_,
                   .in_pass = context().in_pass,
                   .generator = &random,
                   .shard = shard_ ? &*shard_ : nullptr,
                   .batch_generator = address_of(batch_random),
                   .replica = replica_,
-                  .step_values = context().step_values,
+                  .replay_values = context().replay_values,
                   .checkpoint = number_,
-                  .save_listener = &refill,
+                  .save_listener = &recompute,
                   .printed = &printed};
   const ContextScope scope(same);
   std::optional<Autocast> region;
@@ -198,13 +201,13 @@ void Tape::run_again(bool connected) {
   for (const Values& each : before_) now.push_back(values_of(each.target));
   restore(before_);
   try {
-    again_(inputs);
+    recompute_fn_(inputs);
   } catch (...) {
     restore(now);
     throw;
   }
   restore(now);
-  refill.finish();
+  recompute.finish();
 }
 
 }  // namespace autograd
@@ -213,12 +216,12 @@ namespace detail {
 
 CheckpointedScope::CheckpointedScope(std::vector<Tensor> inputs, std::function<void(std::span<const Tensor>)> again) {
   if (!context().recording) return;
-  tape_ = std::make_shared<autograd::Tape>(inputs, std::move(again));
-  tape_->begin();
+  frame_ = std::make_shared<autograd::CheckpointFrame>(inputs, std::move(again));
+  frame_->begin();
 }
 
 CheckpointedScope::~CheckpointedScope() {
-  if (tape_) tape_->end();
+  if (frame_) frame_->end();
 }
 
 }  // namespace detail

@@ -134,7 +134,7 @@ void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const 
     for (std::size_t j = 0; j < expected.size(); ++j)
       if (!(std::abs(got[j] - expected[j]) <= options.relative * std::abs(expected[j]) + options.absolute))
         throw AutogradError(text("[gradgradcheck] expected gradient ", i, " to be ", expected[j], " at ",
-                                 place_of(plain[i].sizes(), j), " where it is recorded too, got ", got[j]));
+                                 place_of(plain[i].sizes(), j), " as without create_graph, got ", got[j]));
   }
   gradcheck([&](const Tensors& all) { return gradient(all, true); }, extended, options);
 }

@@ -12,20 +12,20 @@
 #include "core/context.h"
 #include "core/text.h"
 #include "tensor/philox.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep::autograd {
 
-GraphTask::Producer::Producer(const Node& node)
+GraphTask::GradientSource::GradientSource(const Node& node)
     : device(node.stream.device().is_cpu() ? -1 : node.stream.device().index()), sequence(node.sequence) {}
 
 namespace {
 
 // Refuses nodes from before the captured step: their saved tensors would not be computed again by replays.
 void refuse_of_other_step(const Node& node) {
-  if (const StepValues* const captured = context().step_values; captured && node.sequence < captured->first_node())
-    throw InvalidArgument(text("[backward] expected a graph that the captured step has made, got ", node.name(),
-                               " of a pass before it: make the whole pass a part of the step"));
+  if (const ReplayValues* const captured = context().replay_values; captured && node.sequence < captured->first_node())
+    throw InvalidArgument(text("[backward] the captured step's backward reaches ", node.name(),
+                               ", recorded before the step began: run the whole forward inside the step"));
 }
 
 }  // namespace
@@ -38,25 +38,25 @@ void GraphTask::reach(const Tensor& root) {
 void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
   const Edge edge = gradient_edge(root);
   // The node's stream is right here: fork_streams() orders it after the caller's work.
-  visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
+  states_.at(edge.node.get()).arrivals.push_back({edge.slot, GradientSource(*edge.node), edge.node->stream, gradient});
 }
 
 // Collects the nodes that must be known before any node runs.
-void GraphTask::note(Visit& visit) {
-  switch (visit.node->kind) {
+void GraphTask::note(NodeState& state) {
+  switch (state.node->kind) {
     case NodeKind::operation: break;
     case NodeKind::leaf:
-      if (meta_of(*visit.node->leaf())->replica) leaves_.push_back(&visit);
+      if (meta_of(*state.node->leaf())->replica) leaves_.push_back(&state);
       break;
-    case NodeKind::pass_boundary: boundaries_.push_back(&visit); break;
-    case NodeKind::collective: collectives_.push_back(&visit); break;
+    case NodeKind::pass_boundary: boundaries_.push_back(&state); break;
+    case NodeKind::collective: collectives_.push_back(&state); break;
   }
 }
 
 void GraphTask::discover(const std::shared_ptr<Node>& root) {
-  std::pmr::vector<Visit*> stack(&memory_);
-  const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
-    auto [place, fresh] = visits_.try_emplace(node.get(), &memory_);
+  std::pmr::vector<NodeState*> stack(&memory_);
+  const auto visit = [&](const std::shared_ptr<Node>& node) -> NodeState& {
+    auto [place, fresh] = states_.try_emplace(node.get(), &memory_);
     if (fresh) {
       if (const Tensor* const leaf = node->leaf())
         use_in_step(*leaf);
@@ -71,11 +71,11 @@ void GraphTask::discover(const std::shared_ptr<Node>& root) {
   };
   visit(root);
   while (!stack.empty()) {
-    Visit* const current = stack.back();
+    NodeState* const current = stack.back();
     stack.pop_back();
     for (const Edge& edge : current->node->edges)
       if (edge.node) {
-        Visit& next = visit(edge.node);
+        NodeState& next = visit(edge.node);
         next.producers = ++next.pending;
         next.last_producer = std::min(next.last_producer, current->node->sequence);
       }
@@ -84,41 +84,42 @@ void GraphTask::discover(const std::shared_ptr<Node>& root) {
 
 void GraphTask::capture(std::span<const Tensor> inputs) {
   captured_.resize(inputs.size());
-  std::vector<std::pair<std::uint64_t, Visit*>> order;
+  std::vector<std::pair<std::uint64_t, NodeState*>> order;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     impl_of("gradients", inputs[i]);
     const Edge edge = gradient_edge(inputs[i]);
     if (!edge.node)
-      throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
+      throw AutogradError(
+          text("[gradients] input ", i, " does not require a gradient: call requires_grad_() on it before forward"));
     captures_[edge.node.get()].push_back({edge.slot, i});
     capture_replicas(inputs[i], i);
   }
-  for (auto& [node, visit] : visits_) {
-    visit.needed = captures_.contains(node);
-    visit.passes_on = false;
-    if (!node->edges.empty()) order.emplace_back(node->sequence, &visit);
+  for (auto& [node, state] : states_) {
+    state.needed = captures_.contains(node);
+    state.passes_on = false;
+    if (!node->edges.empty()) order.emplace_back(node->sequence, &state);
   }
   std::ranges::sort(order);  // nodes of the forward's beginning first; leaves have no edges and are complete
-  for (auto& [sequence, visit] : order)
-    for (const Edge& edge : visit->node->edges)
-      if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
+  for (auto& [sequence, state] : order)
+    for (const Edge& edge : state->node->edges)
+      if (edge.node && states_.at(edge.node.get()).needed) state->needed = state->passes_on = true;
   accumulates_ = false;
 }
 
 void GraphTask::capture_replicas(const Tensor& input, std::size_t index) {
   if (!meta_of(input)->replica) return;
-  for (const Visit* const visit : leaves_) refuse_stale(*visit->node->leaf());
+  for (const NodeState* const state : leaves_) refuse_stale(*state->node->leaf());
   const Replica* const own = replica_of(input);
   if (!own) return;
   if (own->parameter->has_other_processes())
     throw AutogradError(
-        text("[gradients] expected inputs that this process has alone, got a parameter of a model of several "
-             "processes, of whose gradient each process has a part: input ",
-             index, "; call backward() and take the parameter's grad()"));
+        text("[gradients] input ", index,
+             " is a parameter of a model replicated over several processes, and gradients() does not sum over "
+             "processes: call backward() and read grad()"));
   for (const Replica& replica : own->parameter->replicas()) {
     if (replica.tensor.is_same(input)) continue;
     const Edge edge = gradient_edge(replica.tensor);
-    if (!visits_.contains(edge.node.get())) continue;
+    if (!states_.contains(edge.node.get())) continue;
     captures_[edge.node.get()].push_back({edge.slot, captured_.size()});
     captured_.emplace_back();
     parts_.push_back({index, input.device()});
@@ -138,8 +139,8 @@ std::vector<Tensor> GraphTask::captured() {
   return sums;
 }
 
-bool GraphTask::brings_all(const Edge& edge) const {
-  return accumulates_ && visits_.at(edge.node.get()).producers == 1;
+bool GraphTask::is_only_gradient(const Edge& edge) const {
+  return accumulates_ && states_.at(edge.node.get()).producers == 1;
 }
 
 std::vector<Device> GraphTask::devices() const {
@@ -147,7 +148,7 @@ std::vector<Device> GraphTask::devices() const {
   const auto add = [&](const Device& device) {
     if (std::ranges::find(all, device) == all.end()) all.push_back(device);
   };
-  for (const auto& [node, visit] : visits_) {
+  for (const auto& [node, state] : states_) {
     add(node->stream.device());
     const Replica* const leaf = node->leaf() ? replica_of(*node->leaf()) : nullptr;
     if (!leaf) continue;
@@ -177,8 +178,8 @@ void GraphTask::run() {
   begin_listeners();
   keep_failure_of([&] { fork_streams(); });  // after the listeners' work
   keep_failure_of([&] {
-    for (auto& [node, visit] : visits_)
-      if (visit.pending == 0) push(&visit, started);
+    for (auto& [node, state] : states_)
+      if (state.pending == 0) push(&state, started);
   });
   start(started);
   while (!drain(queue))
@@ -196,8 +197,8 @@ void GraphTask::run() {
 // otherwise the bias would take the last room in the bucket of earlier leaves.
 void GraphTask::begin_listeners() {
   if (!accumulates_) return;
-  std::ranges::sort(leaves_, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
-  for (const Visit* const visit : leaves_) listeners_.add(*visit->node->leaf());
+  std::ranges::sort(leaves_, {}, [](const NodeState* v) { return std::pair(~v->last_producer, v->node->sequence); });
+  for (const NodeState* const state : leaves_) listeners_.add(*state->node->leaf());
   listeners_.begin(options_.create_graph);
 }
 

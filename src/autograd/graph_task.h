@@ -40,7 +40,8 @@ class GraphTask final : public RunningBackward {
   void reach(const Tensor& root);
   /// After reach() of all roots: the factor for the gradients of backward()'s roots, 1 for a single process. Each
   /// process's loss is weighted by its share of the passes in the graph (autograd/several_processes.h); a loss that
-  /// went through no model has the listener's lone_share(). Throws AutogradError if one gradient would need two shares.
+  /// went through no model has the listener's weight_without_pass(). Throws AutogradError if one gradient would need
+  /// two shares.
   double weigh_passes();
   /// After reach(root).
   void add_root(const Tensor& root, const Tensor& gradient);
@@ -53,46 +54,46 @@ class GraphTask final : public RunningBackward {
 
   /// The graph's devices, and the devices of all replicas of its leaves.
   std::vector<Device> devices() const;
-  bool brings_all(const Edge& edge) const override;
+  bool is_only_gradient(const Edge& edge) const override;
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;
   /// The node that sent a gradient. Its order is the order of addition.
-  struct Producer {
+  struct GradientSource {
     int device;  // -1 for the CPU
     std::uint64_t sequence;
 
-    explicit Producer(const Node& node);
-    auto operator<=>(const Producer&) const = default;
+    explicit GradientSource(const Node& node);
+    auto operator<=>(const GradientSource&) const = default;
   };
-  struct Arrival {
+  struct IncomingGradient {
     int slot;
-    Producer producer;
+    GradientSource source;
     Stream stream;
     Tensor gradient;
-    bool counts = false;  // already multiplied by its weight
+    bool is_weighted = false;  // already multiplied by its weight
   };
   /// A backward's state of a node.
-  struct Visit {
+  struct NodeState {
     std::shared_ptr<Node> node;
     int producers = 0;                                // nodes that send it gradients
     int pending = 0;                                  // number of these that have not run
     std::uint64_t last_producer = ~std::uint64_t(0);  // of these, the least sequence: backward's last
     bool needed = true;
-    bool passes_on = true;             // a node that its gradients reach is needed
-    double weight = 1;                 // for arriving gradients without a weight
-    bool counts = false;               // gradients that it sends are weighted
-    Visit* next_collective = nullptr;  // the collective that waits for this one
-    std::pmr::vector<Arrival> arrivals;
+    bool passes_on = true;                 // a node that its gradients reach is needed
+    double weight = 1;                     // for arriving gradients without a weight
+    bool sends_weighted = false;           // the gradients that it sends have their weight already
+    NodeState* next_collective = nullptr;  // the collective that waits for this one
+    std::pmr::vector<IncomingGradient> arrivals;
 
-    explicit Visit(std::pmr::memory_resource* memory) : arrivals(memory) {}
+    explicit NodeState(std::pmr::memory_resource* memory) : arrivals(memory) {}
   };
   struct Later {
-    bool operator()(const Visit* a, const Visit* b) const;
+    bool operator()(const NodeState* a, const NodeState* b) const;
   };
   struct ReadyQueue {
     DeviceState* device;
-    std::priority_queue<Visit*, std::vector<Visit*>, Later> nodes;
+    std::priority_queue<NodeState*, std::vector<NodeState*>, Later> nodes;
     bool is_draining = false;
     // For hooks on the device thread: each device has its own sequence, so that the order of draws does not matter.
     GeneratorState random_start, random;
@@ -104,7 +105,7 @@ class GraphTask final : public RunningBackward {
 
   // graph_task.cpp and graph_weights.cpp: the graph, and the caller's thread.
   void discover(const std::shared_ptr<Node>& root);
-  void note(Visit& visit);
+  void note(NodeState& state);
   void capture_replicas(const Tensor& input, std::size_t index);
   void begin_listeners();
   void weigh_each_pass();
@@ -117,27 +118,27 @@ class GraphTask final : public RunningBackward {
 
   // graph_task_queues.cpp: all threads that drain queues.
   ReadyQueue& queue_of(const Node& node);
-  void push(Visit* visit, std::vector<ReadyQueue*>& started);
+  void push(NodeState* state, std::vector<ReadyQueue*>& started);
   void start(const std::vector<ReadyQueue*>& queues);
   bool drain(ReadyQueue& queue);
   void end(ReadyQueue& queue) noexcept;
   void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock);
-  std::vector<Arrival> run_node(Visit& visit);
-  Gradients sum_arrivals(Visit& visit);
+  std::vector<IncomingGradient> run_node(NodeState& state);
+  Gradients sum_arrivals(NodeState& state);
   static void check_for_nan(const Node& node, const Gradients& given, const Gradients& gradients);
-  void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started);
+  void deliver(NodeState& state, std::vector<IncomingGradient> arrivals, std::vector<ReadyQueue*>& started);
 
   const BackwardOptions options_;
   const bool detects_anomaly_;  // waits for the device after each node
   bool accumulates_ = true;
   std::vector<Edge> roots_;
-  // Memory of the visits and their arrivals, all freed at the end. A small graph needs only first_memory_.
+  // Memory of the states and their arrivals, all freed at the end. A small graph needs only first_memory_.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
-  std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
-  std::vector<Visit*> leaves_;                                                    // leaves that are replicas
-  std::vector<Visit*> boundaries_;                                                // pass boundaries
-  std::vector<Visit*> collectives_;                                               // operations with other processes
+  std::pmr::unordered_map<Node*, NodeState> states_{&memory_};
+  std::vector<NodeState*> leaves_;                                                // leaves that are replicas
+  std::vector<NodeState*> boundaries_;                                            // pass boundaries
+  std::vector<NodeState*> collectives_;                                           // operations with other processes
   std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and indices into captured_
   std::vector<Tensor> captured_;                                                  // by input, then by part
   std::vector<ReplicaPart> parts_;
@@ -145,7 +146,7 @@ class GraphTask final : public RunningBackward {
   DeviceState* home_ = nullptr;  // the device whose queue the caller drains
   GeneratorState random_;        // the caller's sequence, if the graph uses GPUs
 
-  Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every visit
+  Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every state
   std::list<ReadyQueue> queues_;  // one for each device
   int active_ = 0;                // queues that are draining
   std::exception_ptr failure_;

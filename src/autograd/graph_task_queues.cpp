@@ -15,8 +15,8 @@ namespace lockstep::autograd {
 
 // Order of a queue: leaves first, in order of creation, so that their gradients are ready as early as possible; then
 // the latest operation.
-bool GraphTask::Later::operator()(const Visit* a, const Visit* b) const {
-  const auto rank = [](const Visit* v) {
+bool GraphTask::Later::operator()(const NodeState* a, const NodeState* b) const {
+  const auto rank = [](const NodeState* v) {
     const bool leaf = v->node->edges.empty();
     return std::pair(leaf, leaf ? ~v->node->sequence : v->node->sequence);
   };
@@ -30,7 +30,7 @@ GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
   ReadyQueue& queue = queues_.emplace_back();
   queue.device = device;  // written once: start() reads it without the lock
   if (device != home_) {
-    const auto number = std::uint64_t(Producer(node).device) + 2;
+    const auto number = std::uint64_t(GradientSource(node).device) + 2;
     queue.random = queue.random_start =
         sequence_of({random_.seed, random_.stream - number * 0x9E3779B97F4A7C15u, random_.offset});
   }
@@ -39,9 +39,9 @@ GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
 
 // The caller holds the lock, or has not called start() yet. Queues that must be started after the lock is released are
 // added to `started`.
-void GraphTask::push(Visit* visit, std::vector<ReadyQueue*>& started) {
-  ReadyQueue& queue = queue_of(*visit->node);
-  queue.nodes.push(visit);
+void GraphTask::push(NodeState* state, std::vector<ReadyQueue*>& started) {
+  ReadyQueue& queue = queue_of(*state->node);
+  queue.nodes.push(state);
   if (queue.is_draining) return;
   started.push_back(&queue);
   queue.is_draining = true;
@@ -93,22 +93,22 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
   std::optional<GeneratorGuard> own_numbers;
   if (queue.device != home_) own_numbers.emplace(queue.random);
   while (!queue.nodes.empty() && !failure_) {
-    Visit* const visit = queue.nodes.top();
+    NodeState* const state = queue.nodes.top();
     queue.nodes.pop();
     lock.unlock();
-    std::vector<Arrival> arrivals;
+    std::vector<IncomingGradient> arrivals;
     std::exception_ptr failure;
     try {
-      if (visit->needed) arrivals = run_node(*visit);
+      if (state->needed) arrivals = run_node(*state);
     } catch (Error& error) {
-      error.add_context(text("in backward of ", visit->node->op));
+      error.add_context(text("in backward of ", state->node->op));
       failure = std::current_exception();
     } catch (...) {
       failure = std::current_exception();
     }
     lock.lock();
     if (failure && !failure_) failure_ = failure;
-    deliver(*visit, std::move(arrivals), started);
+    deliver(*state, std::move(arrivals), started);
     if (started.empty()) continue;
     lock.unlock();
     start(started);
@@ -118,28 +118,30 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
 }
 
 // Runs the node; returns the gradients for its edges.
-std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
-  Node& node = *visit.node;
+std::vector<GraphTask::IncomingGradient> GraphTask::run_node(NodeState& state) {
+  Node& node = *state.node;
   const StreamGuard guard(node.stream);
-  const RunningNode running(visit.node, *this);
-  Gradients inputs = sum_arrivals(visit);
+  const RunningNode running(state.node, *this);
+  Gradients inputs = sum_arrivals(state);
   node.hooks.call_each([&](const auto& hook) {
-    if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined()) input = hooked(node.op, hook.second, input);
+    if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined())
+      input = apply_hook(node.op, hook.second, input);
   });
   if (const auto place = captures_.find(&node); place != captures_.end()) {
     for (const auto& [slot, index] : place->second) captured_[index] = inputs[std::size_t(slot)];
-    if (!visit.passes_on) return {};
+    if (!state.passes_on) return {};
   }
   const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
   if ((!any && !node.leaf()) || (!accumulates_ && node.edges.empty())) return {};
   Gradients gradients = node.backward(inputs);
   if (detects_anomaly_) check_for_nan(node, inputs, gradients);
   if (!options_.retain_graph && !options_.create_graph) node.release();
-  std::vector<Arrival> arrivals;
+  std::vector<IncomingGradient> arrivals;
   arrivals.reserve(gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Stream made_on = gradients[i].defined() ? current_stream(gradients[i].device()) : node.stream;
-    arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i]), visit.counts});
+    arrivals.push_back(
+        {node.edges[i].slot, GradientSource(node), made_on, std::move(gradients[i]), state.sends_weighted});
   }
   return arrivals;
 }
@@ -153,26 +155,26 @@ void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gr
   const bool came_in = std::ranges::any_of(given, has_nan);
   throw AutogradError(text("[backward] expected gradients without NaN, got one of shape ", found->sizes(), " from ",
                            node.name(), " for input ", found - gradients.begin(), " of the operation ", node.op,
-                           came_in ? ": the gradient that came to it has NaN already, from a hook or from the caller"
-                                   : ": look at what that operation was given in forward"));
+                           came_in ? ": the gradient of its output has NaN already, from a hook or from the caller"
+                                   : ": check the inputs of that operation in forward"));
 }
 
 // Sums the gradients that arrived in each slot, on the node's stream; for an output on another device than the first,
 // on this thread's current stream of that device.
-Gradients GraphTask::sum_arrivals(Visit& visit) {
-  Gradients sums(std::size_t(visit.node->outputs));
-  std::pmr::vector<Arrival> arrivals = std::move(visit.arrivals);
+Gradients GraphTask::sum_arrivals(NodeState& state) {
+  Gradients sums(std::size_t(state.node->outputs));
+  std::pmr::vector<IncomingGradient> arrivals = std::move(state.arrivals);
   std::vector<bool> owned;
   if (arrivals.size() > 1) {
     std::stable_sort(arrivals.begin(), arrivals.end(),
-                     [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
+                     [](const IncomingGradient& a, const IncomingGradient& b) { return a.source > b.source; });
     owned.resize(sums.size());
   }
-  for (Arrival& arrival : arrivals) {
+  for (IncomingGradient& arrival : arrivals) {
     const Device there = arrival.gradient.device();
-    const Stream here = there == visit.node->stream.device() ? visit.node->stream : current_stream(there);
+    const Stream here = there == state.node->stream.device() ? state.node->stream : current_stream(there);
     if (arrival.stream != here && arrival.stream.device() == there) here.wait(arrival.stream.record());
-    if (visit.weight != 1 && !arrival.counts) arrival.gradient = arrival.gradient.mul(visit.weight);
+    if (state.weight != 1 && !arrival.is_weighted) arrival.gradient = arrival.gradient.mul(state.weight);
     const auto slot = std::size_t(arrival.slot);
     Tensor& sum = sums[slot];
     if (!sum.defined()) {
@@ -188,18 +190,18 @@ Gradients GraphTask::sum_arrivals(Visit& visit) {
 }
 
 // The caller holds the lock.
-void GraphTask::deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started) {
-  const std::vector<Edge>& edges = visit.node->edges;
+void GraphTask::deliver(NodeState& state, std::vector<IncomingGradient> arrivals, std::vector<ReadyQueue*>& started) {
+  const std::vector<Edge>& edges = state.node->edges;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     if (!edges[i].node) continue;
-    Visit& next = visits_.at(edges[i].node.get());
+    NodeState& next = states_.at(edges[i].node.get());
     if (i < arrivals.size() && arrivals[i].gradient.defined()) {
       use(arrivals[i].stream);
       next.arrivals.push_back(std::move(arrivals[i]));
     }
     if (--next.pending == 0) push(&next, started);
   }
-  if (visit.next_collective && --visit.next_collective->pending == 0) push(visit.next_collective, started);
+  if (state.next_collective && --state.next_collective->pending == 0) push(state.next_collective, started);
 }
 
 }  // namespace lockstep::autograd

@@ -64,8 +64,8 @@ std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x) {
     const auto& shares = static_cast<const PassBoundary&>(node).shares;
     if (found && found->of_each != shares->of_each)
       throw AutogradError(
-          "[over_processes] expected the mean of one pass, or of passes that have as many rows, got one of passes "
-          "whose rows differ: give the passes as many rows, or join their means one by one");
+          "[over_processes] the mean was computed from passes whose rows are divided differently between processes: "
+          "call over_processes() on the mean of each pass, then add");
     found = shares;
   }
   return found;
@@ -73,14 +73,14 @@ std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x) {
 
 double GraphTask::weigh_passes() {
   if (boundaries_.empty()) {
-    for (const Visit* const leaf : leaves_)
+    for (const NodeState* const leaf : leaves_)
       if (const Replica* const replica = replica_of(*leaf->node->leaf()))
-        if (const auto listener = replica->parameter->listener()) return listener->lone_share();
+        if (const auto listener = replica->parameter->listener()) return listener->weight_without_pass();
     return 1;
   }
   const ProcessShares& first = shares_of(*boundaries_.front()->node);
   const bool alike = std::ranges::all_of(
-      boundaries_, [&](const Visit* visit) { return shares_of(*visit->node).of_each == first.of_each; });
+      boundaries_, [&](const NodeState* state) { return shares_of(*state->node).of_each == first.of_each; });
   if (alike) return first.own();
   weigh_each_pass();
   return 1 / double(first.of_each.size());
@@ -100,12 +100,12 @@ void GraphTask::weigh_each_pass() {
       if (!one) one = other.one;
     }
   };
-  std::vector<Visit*> order;
-  for (auto& [node, visit] : visits_) order.push_back(&visit);
-  std::ranges::sort(order, {}, [](const Visit* visit) { return visit->node->sequence; });
+  std::vector<NodeState*> order;
+  for (auto& [node, state] : states_) order.push_back(&state);
+  std::ranges::sort(order, {}, [](const NodeState* state) { return state->node->sequence; });
   std::unordered_map<const Node*, Passes> passes_of;
-  for (Visit* const visit : order) {
-    const Node& node = *visit->node;
+  for (NodeState* const state : order) {
+    const Node& node = *state->node;
     Passes& passes = passes_of[&node];
     if (node.kind == NodeKind::pass_boundary)
       passes.one = &shares_of(node);
@@ -114,17 +114,17 @@ void GraphTask::weigh_each_pass() {
         if (edge.node) passes.add(passes_of[edge.node.get()]);
     if (passes.several && !adds_inputs(node))
       throw AutogradError(
-          text("[backward] expected a loss over several processes to add terms of passes that have other rows, got ",
-               node.op, " of results of several passes: give the passes as many rows, or use one pass for both"));
-    visit->counts = !passes.several;
-    if (passes.one && !passes.several) visit->weight = passes.one->own() * double(passes.one->of_each.size());
+          text("[backward] the loss combines passes with different numbers of rows per process by ", node.op,
+               ", which is not a sum. Give all passes the same rows, or compute both terms in one pass"));
+    state->sends_weighted = !passes.several;
+    if (passes.one && !passes.several) state->weight = passes.one->own() * double(passes.one->of_each.size());
   }
 }
 
 void GraphTask::order_collectives() {
-  std::erase_if(collectives_, [](const Visit* visit) { return !visit->needed; });
+  std::erase_if(collectives_, [](const NodeState* state) { return !state->needed; });
   if (collectives_.empty()) return;
-  std::ranges::sort(collectives_, std::greater(), [](const Visit* visit) { return visit->node->sequence; });
+  std::ranges::sort(collectives_, std::greater(), [](const NodeState* state) { return state->node->sequence; });
   std::vector<std::string> all;
   for (std::size_t i = 0; i < collectives_.size(); ++i) {
     all.push_back(static_cast<const CollectiveNode&>(*collectives_[i]->node).what());

@@ -5,7 +5,7 @@
 
 namespace lockstep::autograd {
 
-Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient) {
+Tensor apply_hook(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient) {
   Tensor changed = hook(gradient);
   if (!changed.defined()) return gradient;
   check_same_device(op, gradient, changed);

@@ -79,6 +79,6 @@ class Hooks {
 
 /// Calls a hook: returns its result, or the gradient itself if the result is undefined. Throws ShapeError, DTypeError
 /// or DeviceMismatch naming `op` if the result's shape, dtype or device differs from the gradient's.
-Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
+Tensor apply_hook(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
 
 }  // namespace lockstep::autograd

@@ -8,7 +8,7 @@
 namespace lockstep::autograd {
 
 /// Tells the innermost checkpoint() of this thread that `target` will change in place. check_in_place() calls it.
-void about_to_change(const Tensor& target);
+void notify_in_place(const Tensor& target);
 
 void check_recorded_in_place(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
@@ -32,7 +32,7 @@ void check_in_place(const char* op, const Tensor& target, const Tensors&... inpu
   }
   if (records(target, inputs...)) check_recorded_in_place(op, target);
   wait_for_copies_from(own);
-  about_to_change(target);
+  notify_in_place(target);
 }
 
 }  // namespace lockstep::autograd

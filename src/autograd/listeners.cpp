@@ -12,8 +12,8 @@ void refuse_stale(const Tensor& leaf) {
   const Meta* const meta = meta_of(leaf);
   if (meta && meta->replica && meta->replica->parameter->is_stale() && meta->replica->index > 0)
     throw AutogradError(
-        "[backward] expected a graph of replicas that sum their gradients, got one of replicas that are gone: of a "
-        "DataParallel that has made others since or was destroyed");
+        "[backward] this graph was built by a DataParallel that was destroyed, or has replaced its replicas since: run "
+        "forward again, then backward()");
 }
 
 void Listeners::add(const Tensor& leaf) {

@@ -1,13 +1,13 @@
 #include "autograd/meta.h"
 
-#include "autograd/doomed.h"
+#include "autograd/deferred_destruction.h"
 
 namespace lockstep::autograd {
 
 Meta::~Meta() {
   const bool last_of_node = grad_fn && grad_fn.use_count() == 1;
   if (!last_of_node && !grad.defined() && leaf_hooks.is_new() && accumulated_hooks.is_new()) return;
-  Doomed::destroy([&](Doomed& all) {
+  DeferredDestruction::destroy([&](DeferredDestruction& all) {
     all.add(std::move(grad_fn));
     all.add(leaf_hooks.take());
     all.add(accumulated_hooks.take());

@@ -46,16 +46,16 @@ inline const Node* grad_fn_of(const TensorImpl& tensor) noexcept {
 }
 
 /// True if the base of a view has a newer grad_fn than the one from which the view's was made (autograd/views.h).
-inline bool is_behind(const TensorImpl& view) noexcept {
+inline bool has_stale_grad_fn(const TensorImpl& view) noexcept {
   if (!view.follows_base) return false;
   const Node* const now = grad_fn_of(*view.base.impl());
   return now && now != view.base_fn.load(std::memory_order_acquire);
 }
-void follow_base(const Tensor& view);
+void regenerate_grad_fn(const Tensor& view);
 
 inline Meta* meta_of(const Tensor& tensor) {
-  if (is_behind(*tensor.impl())) [[unlikely]]
-    follow_base(tensor);
+  if (has_stale_grad_fn(*tensor.impl())) [[unlikely]]
+    regenerate_grad_fn(tensor);
   return static_cast<Meta*>(tensor.impl()->autograd.get());
 }
 Meta& make_meta(const Tensor& tensor);
@@ -68,7 +68,7 @@ inline const Replica* replica_of(const Tensor& tensor) {
 
 inline bool needs_grad(const Tensor& tensor) noexcept {
   const TensorImpl& impl = *tensor.impl();
-  return is_behind(impl) || (impl.autograd && impl.autograd->requires_grad());
+  return has_stale_grad_fn(impl) || (impl.autograd && impl.autograd->requires_grad());
 }
 
 /// Makes backward store the gradient of a non-leaf in `retained`; after in-place changes, that of the newest version.

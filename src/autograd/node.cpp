@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "autograd/doomed.h"
+#include "autograd/deferred_destruction.h"
 #include "core/context.h"
 
 namespace lockstep::autograd {
@@ -26,7 +26,7 @@ const std::string& Node::name() const {
 }
 
 Node::~Node() {
-  Doomed::destroy([this](Doomed& all) {
+  DeferredDestruction::destroy([this](DeferredDestruction& all) {
     for (Edge& edge : edges) all.add(std::move(edge.node));
   });
 }

@@ -73,7 +73,7 @@ std::uint64_t next_node() noexcept;
 class RunningBackward {
  public:
   /// True if the gradient along the edge is the only one that this backward accumulates in the edge's leaf.
-  virtual bool brings_all(const Edge& edge) const = 0;
+  virtual bool is_only_gradient(const Edge& edge) const = 0;
 
  protected:
   ~RunningBackward() = default;

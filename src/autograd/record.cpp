@@ -5,9 +5,10 @@
 namespace lockstep::autograd {
 
 void throw_released(const char* op) {
-  throw AutogradError(text("[", op,
-                           "Backward] expected a graph that still holds its saved tensors, got one that an earlier "
-                           "backward() freed: pass retain_graph to that one"));
+  throw AutogradError(
+      text("[", op,
+           "Backward] an earlier backward() freed this graph's saved tensors: pass retain_graph to that "
+           "call"));
 }
 
 void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs) {

@@ -36,7 +36,7 @@ Edge gradient_edge(const Tensor& tensor);
 
 /// To be called from backward: the bucket memory for the gradient of the node's input `input`. The node may write the
 /// gradient there on its stream, and return this tensor, which saves a copy. Undefined if that is not possible.
-Tensor gradient_place(int input);
+Tensor grad_bucket_view(int input);
 
 [[noreturn]] void throw_released(const char* op);
 

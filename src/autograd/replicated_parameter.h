@@ -26,8 +26,8 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-/// The division of a sharded parameter between the devices of several processes.
-struct Division {
+/// How a sharded parameter is divided between the devices of several processes.
+struct ShardLayout {
   World world;
   std::size_t first_rank;     ///< The rank of this process's first replica.
   std::vector<Shard> shards;  ///< By rank, for all processes: consecutive shards that cover all elements.
@@ -60,13 +60,13 @@ class GradientListener {
   virtual void end(bool failed) = 0;
   /// The weight of this process's loss if it went through no model: the weights of all processes add up to 1, or are 1
   /// each if losses are parts of a sum.
-  virtual double lone_share() const noexcept = 0;
+  virtual double weight_without_pass() const noexcept = 0;
 };
 
 /// One object for a parameter and all its replicas. The `replica` of each replica's Meta refers to it.
 ///
-/// While a backward reaches the parameter, only accumulate() and gradient_place() may be called: functions that change
-/// the gradient throw AutogradError then, and complete_gradient() does nothing.
+/// While a backward reaches the parameter, only accumulate() and grad_bucket_view() may be called: functions that
+/// change the gradient throw AutogradError then, and complete_gradient() does nothing.
 class ReplicatedParameter {
  public:
   virtual ~ReplicatedParameter() = default;
@@ -80,7 +80,7 @@ class ReplicatedParameter {
   /// Null if the parameter is not sharded, or only between the devices of this process. All processes must call the
   /// functions that need other processes' shards in the same order: complete_gradient(), all_gather(),
   /// all_gather_numbers().
-  const std::shared_ptr<const Division>& division() const noexcept { return division_; }
+  const std::shared_ptr<const ShardLayout>& shard_layout() const noexcept { return shard_layout_; }
 
   /// True if other processes have replicas too.
   virtual bool has_other_processes() const noexcept { return false; }
@@ -93,7 +93,7 @@ class ReplicatedParameter {
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
   /// The memory for the next gradient, if it can be written there; undefined if it must be added to an earlier
   /// gradient.
-  virtual Tensor gradient_place(const Replica& replica) const = 0;
+  virtual Tensor grad_bucket_view(const Replica& replica) const = 0;
   /// Accumulates a gradient of the replica, on the current stream of its device.
   virtual void accumulate(const Replica& replica, const Tensor& gradient) = 0;
 
@@ -118,7 +118,7 @@ class ReplicatedParameter {
 
  protected:
   std::vector<Replica> replicas_;  // never reallocated: Meta points to the elements
-  std::shared_ptr<const Division> division_;
+  std::shared_ptr<const ShardLayout> shard_layout_;
   std::shared_ptr<CallLog> calls_;
   std::size_t entry_ = 0;
   bool is_sharded_ = false;

@@ -20,8 +20,8 @@ bool is_trained_leaf(const Tensor& tensor) {
 
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
   if (SaveListener* const listener = context().save_listener; listener && !is_trained_leaf(tensor)) {
-    dropped_ = listener->saves(tensor);
-    if (dropped_) return;
+    placeholder_ = listener->on_save(tensor);
+    if (placeholder_) return;
   }
   tensor_ = as == SavedAs::output ? tensor.detach() : tensor;
   count(1);
@@ -34,13 +34,15 @@ void Saved::count(int change) const noexcept {
 }
 
 Tensor Saved::get() const {
-  const Tensor tensor = dropped_ ? dropped_->get() : tensor_;
+  const Tensor tensor = placeholder_ ? placeholder_->get() : tensor_;
   if (!tensor.defined()) return tensor;
   const RunningNode* const running = RunningNode::current();
-  if (!dropped_ && tensor.version() != version_)
-    throw AutogradError(text("[", running ? running->node->name() : "backward", "] expected a saved tensor of shape ",
-                             tensor.sizes(), " at version ", version_, ", got version ", tensor.version(),
-                             ": it was changed in place"));
+  if (!placeholder_ && tensor.version() != version_)
+    throw AutogradError(
+        text("[", running ? running->node->name() : "backward", "] expected a saved tensor of shape ", tensor.sizes(),
+             " at version ", version_, ", got version ", tensor.version(),
+             ": it was changed in place after the operation saved it. Change a clone() of it, or use the "
+             "out-of-place operation"));
   if (as_ == SavedAs::input || !grad_enabled() || !running) return tensor;
   Tensor output = tensor.detach();
   make_meta(output).grad_fn = running->node;

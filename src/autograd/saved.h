@@ -8,9 +8,9 @@
 namespace lockstep::autograd {
 
 /// A placeholder for a saved tensor that is not kept.
-class Dropped {
+class SavedPlaceholder {
  public:
-  virtual ~Dropped() = default;
+  virtual ~SavedPlaceholder() = default;
   virtual Tensor get() = 0;  ///< Connected to a graph if gradients are recorded.
 };
 
@@ -19,8 +19,8 @@ class Dropped {
 class SaveListener {
  public:
   /// Returns the object to keep in the tensor's place; null to keep the tensor itself.
-  virtual std::shared_ptr<Dropped> saves(const Tensor& tensor) = 0;
-  virtual void changes(const Tensor& target) = 0;  ///< The operation may still throw.
+  virtual std::shared_ptr<SavedPlaceholder> on_save(const Tensor& tensor) = 0;
+  virtual void on_in_place(const Tensor& target) = 0;  ///< The operation may still throw.
 
  protected:
   ~SaveListener() = default;

@@ -1,4 +1,4 @@
-// The leaves of a captured step (tensor/step_parts.h): a replay leaves gradients as backward would, and requires the
+// The leaves of a captured step (tensor/host_state.h): a replay leaves gradients as backward would, and requires the
 // state that backward depended on to be unchanged.
 #pragma once
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "autograd/doomed.h"
+#include "autograd/deferred_destruction.h"
 #include "autograd/meta.h"
 #include "autograd/views.h"
 #include "core/text.h"
@@ -64,7 +64,7 @@ void Tensor::set_grad(const Tensor& grad) {
 
 std::string_view Tensor::grad_fn() const {
   const TensorImpl& impl = impl_of("grad_fn", *this);
-  if (autograd::is_behind(impl)) autograd::follow_base(*this);
+  if (autograd::has_stale_grad_fn(impl)) autograd::regenerate_grad_fn(*this);
   return impl.autograd ? impl.autograd->grad_fn_name() : std::string_view();
 }
 
@@ -77,7 +77,7 @@ Tensor& Tensor::detach_() {
   if (is_leaf()) return requires_grad_(false);
   autograd::stop_following_base(*this);
   autograd::Meta& meta = *autograd::meta_of(*this);
-  autograd::Doomed::destroy([&](autograd::Doomed& all) { all.add(std::move(meta.grad_fn)); });
+  autograd::DeferredDestruction::destroy([&](autograd::DeferredDestruction& all) { all.add(std::move(meta.grad_fn)); });
   meta.retained.reset();
   meta.output = 0;
   meta.leaf_requires_grad = false;
@@ -86,7 +86,8 @@ Tensor& Tensor::detach_() {
 
 void Tensor::retain_grad() {
   if (!requires_grad())
-    throw AutogradError("[retain_grad] expected a tensor that requires a gradient, got one that does not");
+    throw AutogradError(
+        "[retain_grad] expected a tensor that requires a gradient, got one that does not: call requires_grad_() first");
   autograd::Meta& meta = *autograd::meta_of(*this);
   if (meta.grad_fn && !meta.retained) autograd::retain_gradient(meta);
 }

@@ -40,11 +40,11 @@ struct Part {
   }
 };
 
-Tensor taken(const Part& part, const Tensor& whole);
+Tensor view_values(const Part& part, const Tensor& whole);
 
 // A tensor like the base: `gradient` in the view's elements, zeros elsewhere. Elements of an expanded view that are one
 // element of the base are summed.
-Tensor scattered(const Part& part, const Tensor& gradient) {
+Tensor embed_in_base(const Part& part, const Tensor& gradient) {
   Tensor whole = part.whole_like(gradient);
   fill_values(whole, 0);
   Part once = part;
@@ -56,17 +56,17 @@ Tensor scattered(const Part& part, const Tensor& gradient) {
     }
   if (overlaps_itself(*once.of(whole).impl()))
     throw AutogradError(
-        text("[backward] expected views of a tensor that changed in place to show each element once, got one "
-             "of shape ",
-             part.sizes, " with strides ", part.strides, ": make it after the change"));
+        text("[backward] a view of shape ", part.sizes, " with strides ", part.strides,
+             " has overlapping elements, and its base was changed in place after the view was made: make the view "
+             "after the in-place change"));
   copy_values(once.of(whole), sum);
   if (records(gradient))
-    record("Scatter", whole, {&gradient}, [part](const Tensor& g) { return Gradients{taken(part, g)}; });
+    record("Scatter", whole, {&gradient}, [part](const Tensor& g) { return Gradients{view_values(part, g)}; });
   return whole;
 }
 
 // A copy of the view's elements of `whole`.
-Tensor taken(const Part& part, const Tensor& whole) {
+Tensor view_values(const Part& part, const Tensor& whole) {
   Tensor laid_out = whole;
   if (whole.strides() != part.base_strides) {
     laid_out = part.whole_like(whole);
@@ -75,12 +75,12 @@ Tensor taken(const Part& part, const Tensor& whole) {
   Tensor out = make_tensor(*whole.impl()->storage->device, part.sizes, whole.dtype());
   copy_values(out, part.of(laid_out));
   if (records(whole))
-    record("AsStrided", out, {&whole}, [part](const Tensor& g) { return Gradients{scattered(part, g)}; });
+    record("AsStrided", out, {&whole}, [part](const Tensor& g) { return Gradients{embed_in_base(part, g)}; });
   return out;
 }
 
 // A copy of `whole` with `values` in the view's elements; zeros if `values` is undefined.
-Tensor replaced(const Part& part, const Tensor& whole, const Tensor& values) {
+Tensor with_view_replaced(const Part& part, const Tensor& whole, const Tensor& values) {
   Tensor out = part.whole_like(whole);
   copy_values(out, whole);
   const bool any = values.defined();
@@ -90,7 +90,7 @@ Tensor replaced(const Part& part, const Tensor& whole, const Tensor& values) {
     fill_values(part.of(out), 0);
   if (records(whole) || (any && records(values)))
     record("CopySlices", out, {&whole, any ? &values : &whole}, [part, any](const Tensor& g) {
-      return Gradients{replaced(part, g, Tensor()), any ? taken(part, g) : Tensor()};
+      return Gradients{with_view_replaced(part, g, Tensor()), any ? view_values(part, g) : Tensor()};
     });
   return out;
 }
@@ -108,8 +108,8 @@ class CopySlices final : public Node {
 
   Gradients backward(const Gradients& output_gradients) override {
     const Tensor& whole = output_gradients[0];
-    Gradients gradients = change_->backward({taken(part_, whole)});
-    gradients[0] = edges[0].node ? replaced(part_, whole, gradients[0]) : Tensor();
+    Gradients gradients = change_->backward({view_values(part_, whole)});
+    gradients[0] = edges[0].node ? with_view_replaced(part_, whole, gradients[0]) : Tensor();
     return gradients;
   }
   void release() override { change_->release(); }
@@ -137,12 +137,12 @@ void stop_following_base(const Tensor& view) noexcept {
   if (std::exchange(impl.follows_base, false)) impl.base.impl()->views.fetch_sub(1, std::memory_order_release);
 }
 
-void follow_base(const Tensor& view) {
+void regenerate_grad_fn(const Tensor& view) {
   static RankedMutex<LockRank::view> mutex;  // two threads may use a view at once after its base changed
   const std::scoped_lock lock(mutex);
   TensorImpl& impl = *view.impl();
-  if (!is_behind(impl)) return;
-  const auto backward = [part = Part(impl)](const Tensor& g) { return Gradients{scattered(part, g)}; };
+  if (!has_stale_grad_fn(impl)) return;
+  const auto backward = [part = Part(impl)](const Tensor& g) { return Gradients{embed_in_base(part, g)}; };
   auto node = std::make_shared<LambdaNode<decltype(backward)>>("AsStrided", view.device(), backward);
   node->edges.push_back(gradient_edge(impl.base));
   Tensor same = view;
@@ -154,7 +154,7 @@ void attach_in_place(const std::shared_ptr<Node>& node, Tensor& target) {
   TensorImpl& impl = *target.impl();
   if (!impl.follows_base) return attach(node, std::span(&target, 1));
   attach(std::make_shared<CopySlices>(target, node), std::span(&impl.base, 1));
-  follow_base(target);
+  regenerate_grad_fn(target);
 }
 
 }  // namespace lockstep::autograd

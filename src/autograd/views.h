@@ -26,7 +26,7 @@ void stop_following_base(const Tensor& view) noexcept;
 void attach_in_place(const std::shared_ptr<Node>& node, Tensor& target);
 
 /// Records that `op` changed `target` in place, computed from the old `target` and `others`. To be called only if one
-/// of these requires a gradient, after check_in_place(). `body` is as for record(), but may not call gradient_place()
+/// of these requires a gradient, after check_in_place(). `body` is as for record(), but may not call grad_bucket_view()
 /// for the first input, the target, and may not save the target as an output.
 template <class Backward>
 void record_in_place(const char* op, Tensor& target, std::initializer_list<const Tensor*> others, Backward body) {

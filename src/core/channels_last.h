@@ -20,7 +20,7 @@ inline Shape channels_last_strides(const Shape& sizes) noexcept {
 
 /// True if the strides are those of a dense channels-last tensor. A row-major tensor of one channel or one pixel is
 /// channels-last too. Dimensions of size 1 may have any stride.
-inline bool lies_channels_last(const Shape& sizes, const Shape& strides) noexcept {
+inline bool is_dense_channels_last(const Shape& sizes, const Shape& strides) noexcept {
   if (sizes.rank() < 3) return false;
   const Shape expected = channels_last_strides(sizes);
   for (int dim = 0; dim < sizes.rank(); ++dim)

@@ -32,7 +32,7 @@ std::optional<Extent> extent_of(const FusedOperand& x) {
   const std::int64_t batch = x.sizes[0], channels = x.sizes[1], elements = x.sizes.elements();
   if (elements == 0) return std::nullopt;
   if (channels == 1 && is_row_major(x)) return Extent{batch, 1, elements / batch};
-  if (lies_channels_last(x.sizes, x.strides)) return Extent{elements / channels, channels, 1};
+  if (is_dense_channels_last(x.sizes, x.strides)) return Extent{elements / channels, channels, 1};
   if (is_row_major(x)) return Extent{batch, channels, elements / batch / channels};
   return std::nullopt;
 }

@@ -11,9 +11,9 @@ namespace lockstep {
 
 void check_forms(const char* op, const DeviceState& device, bool has_device_form) {
   if (!has_device_form && device.backend.launches_grids())
-    throw InvalidArgument(text("[", op,
-                               "] expected a kernel that is compiled for GPUs, got one for the host alone, and ",
-                               "operands on ", device.device, ": name its source in lockstep_kernels(), in CMake"));
+    throw InvalidArgument(text("[", op, "] the operands are on ", device.device,
+                               ", but this kernel is compiled for the host alone: name its source file in "
+                               "lockstep_kernels(), in CMake"));
 }
 
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,

@@ -10,12 +10,12 @@
 #include "autograd/meta.h"
 #include "core/context.h"
 #include "nn/module_hooks.h"
-#include "tensor/step_parts.h"
+#include "tensor/host_state.h"
 
 namespace lockstep::nn {
 
 /// All modules of a step in one part; a root covers the modules below it.
-class StepModules final : public StepPart {
+class StepModules final : public HostStatePart {
  public:
   void add(const ModuleBase& module) {
     if (!known_.insert(&module).second) return;
@@ -40,9 +40,9 @@ class StepModules final : public StepPart {
     roots_ = std::move(kept);
     known_.insert(covered.begin(), covered.end());
   }
-  void end(const StepValues&) override { drop_gone(); }
+  void end(const ReplayValues&) override { drop_gone(); }
 
-  const char* change() override {
+  const char* find_mismatch() override {
     for (const Root& root : roots_) {
       if (root.lifetime.expired()) throw_gone_from_step("module");
       const StateHashes now = hashes_of(*root.module);
@@ -133,7 +133,7 @@ class StepModules final : public StepPart {
 
 void use_in_step(const ModuleBase& module) {
   static const char kAll = 0;
-  if (StepParts* const parts = context().step_parts) parts->add<StepModules>(&kAll).add(module);
+  if (HostState* const parts = context().host_state) parts->add<StepModules>(&kAll).add(module);
 }
 
 ForwardObserver* begin_call(ModuleBase& module) {

@@ -1,4 +1,4 @@
-// The modules that a captured step depends on (tensor/step_parts.h): their modes, their settings, their tensors.
+// The modules that a captured step depends on (tensor/host_state.h): their modes, their settings, their tensors.
 #pragma once
 
 #include <string>

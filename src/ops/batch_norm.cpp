@@ -56,7 +56,7 @@ Normalized normalized(const Tensor& x, const Tensor& weight, const Tensor& bias,
   DeviceState& device = *x.impl()->storage->device;
   const int rank = x.dim();
   const std::int64_t channels = x.sizes()[1];
-  const Tensor dense = as_laid(x, x);
+  const Tensor dense = to_layout_of(x, x);
   const Normalized result = {make_like(dense),
                              {make_tensor(device, {channels}, x.dtype()), make_tensor(device, {channels}, x.dtype())}};
   const auto& [y, statistics] = result;
@@ -98,7 +98,7 @@ struct RunningStatistics {
 
 Normalized normalized_by_grids(const Tensor& given, const Tensor& given_weight, const Tensor& given_bias, double eps,
                                const RunningStatistics& running) {
-  const Tensor x = as_laid(given, given);
+  const Tensor x = to_layout_of(given, given);
   const auto dense = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };
   const Tensor weight = dense(given_weight), bias = dense(given_bias);
   DeviceState& device = *x.impl()->storage->device;
@@ -137,7 +137,7 @@ Normalized normalized_by_grids(const Tensor& given, const Tensor& given_weight, 
 
 Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const Tensor& given_weight,
                              const Statistics& statistics, double eps) {
-  const Tensor x = as_laid(given_x, given_x), g = as_laid(given_g, x);
+  const Tensor x = to_layout_of(given_x, given_x), g = to_layout_of(given_g, x);
   const Tensor weight = given_weight.defined() ? given_weight.contiguous() : given_weight;
   DeviceState& device = *x.impl()->storage->device;
   const std::int64_t channels = x.sizes()[1];
@@ -188,11 +188,11 @@ Gradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, c
 Gradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
                           double eps) {
   DeviceState& device = *x.impl()->storage->device;
-  const Tensor dense = as_laid(x, x);
+  const Tensor dense = to_layout_of(x, x);
   const Shape channels = {x.sizes()[1]};
   Gradients result = {make_like(dense), make_tensor(device, channels, x.dtype()),
                       make_tensor(device, channels, x.dtype())};
-  if (run_fused(described(FusedKind::batch_norm_gradient, "batch_norm_gradient", eps), {{as_laid(g, dense)},
+  if (run_fused(described(FusedKind::batch_norm_gradient, "batch_norm_gradient", eps), {{to_layout_of(g, dense)},
                                                                                         {dense},
                                                                                         {weight},
                                                                                         {statistics.mean},
@@ -317,7 +317,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   Statistics statistics;
   if (launches_grids(x) && move_on_the_way(running_mean) && move_on_the_way(running_variance)) {
     for (const Tensor* running : {&running_mean, &running_variance})
-      if (running->defined()) autograd::about_to_change(*running);
+      if (running->defined()) autograd::notify_in_place(*running);
     Tensor y =
         normalize_batch(x, weight, bias, options.eps, statistics, {running_mean, running_variance, options.momentum});
     for (const Tensor* running : {&running_mean, &running_variance})

@@ -24,12 +24,12 @@ using autograd::records;
 using autograd::Saved;
 
 // Numbers that the forward keeps for each row, along the dimension of the classes.
-enum RowFact {
+enum RowStat {
   kLoss,
-  kWeight,  // the row's weight in the mean
-  kLogSum,  // the logarithm of the sum of exponentials
-  kPull,    // the factor of softmax in the gradient
-  kRowFacts
+  kWeight,         // the row's weight in the mean
+  kLogSum,         // the logarithm of the sum of exponentials
+  kSoftmaxFactor,  // the factor of softmax in the gradient
+  kRowStats
 };
 
 struct Form {
@@ -59,7 +59,7 @@ struct Losses {
   Form form;
 
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, RowOf<C> facts, RowOf<const T> x, RowOf<const std::int64_t> target,
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<C> stats, RowOf<const T> x, RowOf<const std::int64_t> target,
                               RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
@@ -72,13 +72,13 @@ struct Losses {
         return TwoSums<C>{part * (log_sum - C(x[c])), part};
       });
     if (!team.first()) return;
-    for (int i = 0; i < kRowFacts; ++i) facts[i] = 0;
+    for (int i = 0; i < kRowStats; ++i) stats[i] = 0;
     if (!counts) return;
     const C own = form.own<C>(weight, t);
-    facts[kLoss] = own * (log_sum - C(x[t])) + smoothed.first;
-    facts[kWeight] = form.weighted ? C(weight[t]) : C(1);
-    facts[kLogSum] = log_sum;
-    facts[kPull] = own + smoothed.second;
+    stats[kLoss] = own * (log_sum - C(x[t])) + smoothed.first;
+    stats[kWeight] = form.weighted ? C(weight[t]) : C(1);
+    stats[kLogSum] = log_sum;
+    stats[kSoftmaxFactor] = own + smoothed.second;
   }
 
   // The greatest element so far, and the sum of exp(x - best).
@@ -113,26 +113,26 @@ struct Losses {
 
 template <class T>
 struct InputGradient {
-  static constexpr int kElementsOf = 0;
+  static constexpr int kIndependentOperand = 0;
   using C = ComputeType<T>;
   using Wide = InputGradient<C>;
   Form form;
 
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> g, RowOf<const C> divisor,
-                              RowOf<const C> facts, RowOf<const T> x, RowOf<const std::int64_t> target,
+                              RowOf<const C> stats, RowOf<const T> x, RowOf<const std::int64_t> target,
                               RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);
-    const C pull = scale * facts[kPull], log_sum = facts[kLogSum];
+    const C softmax_factor = scale * stats[kSoftmaxFactor], log_sum = stats[kLogSum];
     // The common case, without a branch between the loads.
     if (counts && form.softmax && !(form.smoothing > 0))
-      team.fill(out, [&](std::int64_t c) { return T(pull * elementary::exp(C(x[c]) - log_sum)); });
+      team.fill(out, [&](std::int64_t c) { return T(softmax_factor * elementary::exp(C(x[c]) - log_sum)); });
     else
       team.fill(out, [&](std::int64_t c) {
         C value = 0;
-        if (counts && form.softmax) value = pull * elementary::exp(C(x[c]) - log_sum);
+        if (counts && form.softmax) value = softmax_factor * elementary::exp(C(x[c]) - log_sum);
         if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
         return T(value);
       });
@@ -151,14 +151,14 @@ struct Problem {
 // The kernels' operands: all have x's rank, with sizes of their own along the classes.
 struct Operands {
   int dim;
-  Tensor x, target, weight, facts, divisor;
+  Tensor x, target, weight, stats, divisor;
 };
 
-// The facts' dimension is innermost in memory: one fact of all rows is one strided row of the next kernel.
-Tensor make_facts(const Tensor& x, int dim, DType dtype) {
+// The statistics' dimension is innermost in memory: one statistic of all rows is one strided row of the next kernel.
+Tensor make_row_stats(const Tensor& x, int dim, DType dtype) {
   Shape sizes = x.sizes(), order;
   sizes.erase(dim);
-  sizes.push_back(kRowFacts);
+  sizes.push_back(kRowStats);
   for (int d = 0; d < x.dim(); ++d) order.push_back(d < dim ? d : d == dim ? x.dim() - 1 : d - 1);
   return make_tensor(*x.impl()->storage->device, sizes, dtype).permute(order);
 }
@@ -186,8 +186,9 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
   const Tensor counts = ne(on.target, double(problem.form.ignore_index));
   if (!problem.form.softmax) return where(counts, row_g * unit, 0);
   const Tensor p = softmax(where(counts, on.x, 0), on.dim);
-  const Tensor pull = where(counts, on.facts.narrow(on.dim, kPull, 1) / on.divisor, 0).to(on.x.dtype());
-  return where(counts, row_g * (unit + pull * (p - p.detach())), 0);
+  const Tensor softmax_factor =
+      where(counts, on.stats.narrow(on.dim, kSoftmaxFactor, 1) / on.divisor, 0).to(on.x.dtype());
+  return where(counts, row_g * (unit + softmax_factor * (p - p.detach())), 0);
 }
 
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
@@ -198,7 +199,7 @@ Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& 
   visit_floating(problem.op, on.x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
     map_rows<T, T, C, C, T, std::int64_t, T>(problem.op, 8, InputGradient<T>{problem.form}, on.dim, out, row_g, divisor,
-                                             on.facts, on.x, on.target, on.weight);
+                                             on.stats, on.x, on.target, on.weight);
   });
   return out;
 }
@@ -212,13 +213,13 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   if (problem.weight.defined()) on.weight = expanded_along(problem.weight, input, on.dim, count).detach();
   DeviceState& device = *input.impl()->storage->device;
   const DType wide = wide_dtype(input.dtype());
-  on.facts = make_facts(input, on.dim, wide);
+  on.stats = make_row_stats(input, on.dim, wide);
   on.divisor = make_tensor(device, {2}, wide);
-  const Tensor losses = on.facts.select(on.dim, kLoss).reshape({-1});
-  const Tensor weights = on.facts.select(on.dim, kWeight).reshape({-1});
+  const Tensor losses = on.stats.select(on.dim, kLoss).reshape({-1});
+  const Tensor weights = on.stats.select(on.dim, kWeight).reshape({-1});
   visit_floating(op, input.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
-    map_rows<C, T, std::int64_t, T>(op, 5, Losses<T>{problem.form}, on.dim, on.facts, input.detach(), on.target,
+    map_rows<C, T, std::int64_t, T>(op, 5, Losses<T>{problem.form}, on.dim, on.stats, input.detach(), on.target,
                                     on.weight);
     const auto data = [](const Tensor& tensor) { return reinterpret_cast<C*>(tensor.impl()->data()); };
     const LossTotal<C> total{data(losses),        data(weights),    losses.numel(),
@@ -226,7 +227,7 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
     launch(op, double(losses.numel()), on.divisor, std::array{&losses, &weights}, total);
   });
   const bool single = problem.reduction != Reduction::none;
-  Tensor out = copied(single ? on.divisor.select(0, 0) : on.facts.select(on.dim, kLoss), device, input.dtype());
+  Tensor out = copied(single ? on.divisor.select(0, 0) : on.stats.select(on.dim, kLoss), device, input.dtype());
   on.divisor = on.divisor.select(0, 1);
   if (records(input))
     record(problem.node, out, {&input},

@@ -10,7 +10,7 @@
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
 #include "tensor/random_kernel.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep {
 namespace {

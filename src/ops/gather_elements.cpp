@@ -24,7 +24,7 @@ using autograd::Saved;
 
 template <class T>
 struct PickElements {
-  static constexpr int kElementsOf = 0;
+  static constexpr int kIndependentOperand = 0;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> x, RowOf<const std::int64_t> index) const {
     team.each(out.length, [&](std::int64_t i) {
@@ -38,7 +38,7 @@ struct PickElements {
 // of equal indices adds for all of them.
 template <class T>
 struct AddElements {
-  static constexpr int kElementsOf = 1;
+  static constexpr int kIndependentOperand = 1;
   using C = Wrapping<ComputeType<T>>;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
@@ -62,7 +62,7 @@ struct AddElements {
 // If indices repeat, the last source wins.
 template <class T>
 struct PutElements {
-  static constexpr int kElementsOf = 1;
+  static constexpr int kIndependentOperand = 1;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
                               RowOf<const std::int64_t> order, RowOf<const T> source) const {
@@ -81,7 +81,7 @@ struct PutElements {
 };
 
 struct OneHot {
-  static constexpr int kElementsOf = 0;
+  static constexpr int kIndependentOperand = 0;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> index) const {
     const std::int64_t place = index[0];
@@ -209,7 +209,8 @@ Tensor one_hot(const Tensor& index, std::int64_t classes) {
   const Tensor places = as_index("one_hot", index);
   if (classes == -1) {
     if (places.numel() == 0)
-      throw ShapeError(text("[one_hot] expected indices to count classes by, got ", places.sizes()));
+      throw ShapeError(text("[one_hot] classes = -1 needs at least one index, got an index of shape ", places.sizes(),
+                            ": pass classes"));
     for (const std::int64_t place : places.to_vector<std::int64_t>()) classes = std::max(classes, place + 1);
   }
   if (classes < 1) throw InvalidArgument(text("[one_hot] expected at least one class, got ", classes));

@@ -21,7 +21,7 @@ inline Tensor make_images(DeviceState& device, const Shape& sizes, DType dtype) 
 
 /// x itself if it is dense channels-last; else a copy of its values, not recorded.
 inline Tensor as_images(const Tensor& x) {
-  if (lies_channels_last(x.sizes(), x.strides())) return x;
+  if (is_dense_channels_last(x.sizes(), x.strides())) return x;
   Tensor images = make_images(*x.impl()->storage->device, x.sizes(), x.dtype());
   copy_values(images, x);
   return images;
@@ -45,7 +45,7 @@ inline Tensor make_like_either(const Tensor& a, const Tensor& b, const Shape& si
 
 /// x itself if it is dense in the layout of `other`, row-major or channels-last; else a copy of its values, not
 /// recorded.
-inline Tensor as_laid(const Tensor& x, const Tensor& other) {
+inline Tensor to_layout_of(const Tensor& x, const Tensor& other) {
   if (is_channels_last(other.sizes(), other.strides())) return as_images(x);
   return x.is_contiguous() ? x : copied(x, *x.impl()->storage->device, x.dtype());
 }

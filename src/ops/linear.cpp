@@ -24,7 +24,7 @@ using autograd::Saved;
 
 // The gradient of linear's second input, computed in its final memory if that is known.
 Tensor weight_gradient(const Tensor& g, const Tensor& x) {
-  const Tensor place = autograd::gradient_place(1);
+  const Tensor place = autograd::grad_bucket_view(1);
   if (!place.defined()) return mm(g.t(), x);
   multiply(place, g.t(), x);
   return place;

@@ -7,72 +7,76 @@
 
 #include "core/context.h"
 #include "core/text.h"
-#include "tensor/step_parts.h"
+#include "tensor/host_state.h"
 
 namespace lockstep::optim {
 
-bool KeptRules::put(const char* op, unsigned slots, const void* rule, std::size_t bytes) {
+bool CapturedRules::put(const char* op, unsigned slots, const void* rule, std::size_t bytes) {
   if (values_) {
     rules_.push_back({op, slots, bytes, values_->add(*device_, rule, bytes)});
     return true;
   }
-  const Kept* const kept = next_ < rules_.size() ? &rules_[next_] : nullptr;
+  const Entry* const captured = next_ < rules_.size() ? &rules_[next_] : nullptr;
   ++next_;
-  fits_ = fits_ && kept && std::string_view(kept->op) == op && kept->slots == slots && kept->bytes == bytes;
-  if (looks_) return false;
-  if (!fits_)
-    throw InvalidArgument(text("[", op, "] expected the options with which the step was captured, got others"));
-  std::memcpy(kept->value.host, rule, bytes);
+  matches_ = matches_ && captured && std::string_view(captured->op) == op && captured->slots == slots &&
+             captured->bytes == bytes;
+  if (checking_) return false;
+  if (!matches_)
+    throw InvalidArgument(
+        text("[", op, "] options changed since the capture so that other kernels are needed: capture the step again"));
+  std::memcpy(captured->value.host, rule, bytes);
   return false;
 }
 
-Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, Batch& batch) {
+Optimizer::CapturedBatch Optimizer::capture_batch(ReplayValues& values, std::size_t group, Batch& batch) {
   if (batch.device->device.is_cpu())
     throw InvalidArgument(
-        text("[", impl_->name, "] expected parameters on GPUs in a captured step, got some on the CPU"));
-  if (batch.fresh)
-    throw InvalidArgument(text("[", impl_->name, "] expected state that was there before the step is captured, got a ",
-                               "parameter's first step: take one eagerly before"));
-  auto rules = std::make_shared<KeptRules>(values, *batch.device);
-  batch.kept = rules.get();
-  KeptBatch kept{group, {}, std::move(rules), batch};
-  kept.batch.items.clear();
-  return kept;
+        text("[", impl_->name,
+             "] cannot capture a step of parameters on the CPU: move the model to a GPU, or run the step eagerly"));
+  if (batch.new_slots)
+    throw InvalidArgument(text("[", impl_->name,
+                               "] cannot capture a parameter's first step, which allocates its state: "
+                               "run one step eagerly before capturing"));
+  auto rules = std::make_shared<CapturedRules>(values, *batch.device);
+  batch.captured = rules.get();
+  CapturedBatch captured{group, {}, std::move(rules), batch};
+  captured.batch.items.clear();
+  return captured;
 }
 
-void Optimizer::step_again(const KeptStep& kept) {
-  for (const auto& [group, parameter] : kept.stepping) {
+void Optimizer::replay(const CapturedOptimizerStep& captured) {
+  for (const auto& [group, parameter] : captured.stepping) {
     ParameterState& state = impl_->groups[group].states[parameter];
-    state.number = next_number(group, double(++state.step), state.number);
+    state.scalar_state = next_scalar_state(group, double(++state.step), state.scalar_state);
   }
-  for (const KeptBatch& each : kept.batches) {
+  for (const CapturedBatch& each : captured.batches) {
     const ParameterState& state = impl_->groups[each.group].states[each.parameters.front()];
     Batch batch = each.batch;
     batch.step = double(state.step);
-    batch.number = state.number;
-    each.rules->begin_again();
+    batch.scalar_state = state.scalar_state;
+    each.rules->begin_replay();
     update(each.group, batch);
   }
 }
 
 /// Checks that an optimizer is still as the captured step found it: alive, with its state in the same memory and at the
 /// same steps, and with options that need the same kernels.
-class Optimizer::StepState final : public StepPart {
+class Optimizer::StepState final : public HostStatePart {
  public:
   explicit StepState(Optimizer& optimizer) : optimizer_(&optimizer), lifetime_(optimizer.impl_) {}
 
-  void add(std::shared_ptr<const KeptStep> kept) { steps_.push_back(std::move(kept)); }
+  void add(std::shared_ptr<const CapturedOptimizerStep> captured) { steps_.push_back(std::move(captured)); }
 
   bool is_gone() const override { return lifetime_.expired(); }
   void begin() override {
     found_.clear();
     each_place([this](const Place& place) { found_.push_back(place); });
   }
-  const char* change() override {
+  const char* find_mismatch() override {
     if (lifetime_.expired()) throw_gone_from_step("optimizer");
     if (!is_where_it_was()) return "the parameters or the state of an optimizer";
     for (const auto& step : steps_)
-      for (const KeptBatch& batch : step->batches) {
+      for (const CapturedBatch& batch : step->batches) {
         if (!have_stepped_alike(batch)) return "the step counts of an optimizer";
         if (!have_same_kernels(batch)) return "the options of an optimizer";
       }
@@ -102,17 +106,17 @@ class Optimizer::StepState final : public StepPart {
     return same && next == found_.size();
   }
 
-  bool have_stepped_alike(const KeptBatch& batch) const {
+  bool have_stepped_alike(const CapturedBatch& batch) const {
     const std::vector<ParameterState>& states = optimizer_->impl_->groups[batch.group].states;
     const ParameterState& first = states[batch.parameters.front()];
     for (const std::size_t i : batch.parameters)
-      if (states[i].step != first.step || states[i].number != first.number) return false;
+      if (states[i].step != first.step || states[i].scalar_state != first.scalar_state) return false;
     return true;
   }
 
-  bool have_same_kernels(const KeptBatch& kept) const try {
-    optimizer_->check_options(kept.group);
-    return kept.rules->fit([&] { optimizer_->update(kept.group, kept.batch); });
+  bool have_same_kernels(const CapturedBatch& captured) const try {
+    optimizer_->check_options(captured.group);
+    return captured.rules->matches_capture([&] { optimizer_->update(captured.group, captured.batch); });
   } catch (const InvalidArgument&) {  // the step itself will throw
     return false;
   }
@@ -120,14 +124,14 @@ class Optimizer::StepState final : public StepPart {
   Optimizer* const optimizer_;
   const std::weak_ptr<const Impl> lifetime_;
   std::vector<Place> found_;
-  std::vector<std::shared_ptr<const KeptStep>> steps_;
+  std::vector<std::shared_ptr<const CapturedOptimizerStep>> steps_;
 };
 
-void Optimizer::use_in_step(const std::shared_ptr<KeptStep>& kept) {
-  StepParts* const parts = context().step_parts;
+void Optimizer::register_with_capture(const std::shared_ptr<CapturedOptimizerStep>& captured) {
+  HostState* const parts = context().host_state;
   if (!parts) return;
   StepState& state = parts->add<StepState>(impl_.get(), *this);
-  if (kept) state.add(kept);
+  if (captured) state.add(captured);
 }
 
 }  // namespace lockstep::optim

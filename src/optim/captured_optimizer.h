@@ -7,62 +7,62 @@
 #include <vector>
 
 #include "optim/optimizer_impl.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep::optim {
 
 /// The rules of a batch's updates: one for each apply() of the optimizer.
-class KeptRules final : public KeptRule {
+class CapturedRules final : public CapturedRule {
  public:
-  KeptRules(StepValues& values, DeviceState& device) : values_(&values), device_(&device) {}
+  CapturedRules(ReplayValues& values, DeviceState& device) : values_(&values), device_(&device) {}
 
   void end_capture() { values_ = nullptr; }
   bool is_empty() const noexcept { return rules_.empty(); }
   /// Returns true if `update` puts rules of the same kernels as were captured. Sends nothing.
   template <class Update>
-  bool fit(const Update& update) {
+  bool matches_capture(const Update& update) {
     begin(true);
     update();
-    return fits_ && next_ == rules_.size();
+    return matches_ && next_ == rules_.size();
   }
-  void begin_again() { begin(false); }  ///< The next put() calls send their rules.
+  void begin_replay() { begin(false); }  ///< The next put() calls send their rules.
 
   bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) override;
   const TensorImpl& memory() const override { return *rules_.back().value.memory.impl(); }
 
  private:
-  struct Kept {
+  struct Entry {
     const char* op;
     unsigned slots;
     std::size_t bytes;
-    StepValue value;
+    ReplayValue value;
   };
 
-  void begin(bool looks) {
-    looks_ = looks;
-    fits_ = true;
+  void begin(bool checking) {
+    checking_ = checking;
+    matches_ = true;
     next_ = 0;
   }
 
-  StepValues* values_;  // while the step is captured
+  ReplayValues* values_;  // while the step is captured
   DeviceState* device_;
-  std::vector<Kept> rules_;
-  bool looks_ = false, fits_ = true;
+  std::vector<Entry> rules_;
+  bool checking_ = false, matches_ = true;
   std::size_t next_ = 0;
 };
 
 /// A batch of a captured step. A replay sends its rules and launches nothing.
-struct Optimizer::KeptBatch {
+struct Optimizer::CapturedBatch {
   std::size_t group;
   std::vector<std::size_t> parameters;  // all at the same step
-  std::shared_ptr<KeptRules> rules;
+  std::shared_ptr<CapturedRules> rules;
   Batch batch;
 };
 
 /// The data of one Optimizer::step() in a captured step.
-struct Optimizer::KeptStep {
+struct Optimizer::CapturedOptimizerStep {
   std::vector<std::pair<std::size_t, std::size_t>> stepping;  // by group and index in it
-  std::vector<KeptBatch> batches;
+  std::vector<CapturedBatch> batches;
 };
 
 }  // namespace lockstep::optim

@@ -102,9 +102,9 @@ struct GradientSet {
   std::vector<std::size_t> indices;  // of their parts, ascending
   std::vector<Tensor> parts;         // float64, by index, one for each device of the set
 
-  // After an exchange: parts [first, first + count) are all stored where this set has its own part, `own`.
+  // After an exchange: parts [first, first + count) are all stored where this set has its own part, `own_first`.
   struct Gathered {
-    std::size_t first, count, own;
+    std::size_t first, count, own_first;
   };
   std::vector<Gathered> gathered;
   DeviceState* home = nullptr;  // the device of the first gradient
@@ -135,9 +135,9 @@ struct GradientSet {
   }
 
   // The tensor that holds part `index`, or null if the set does not have it.
-  const Tensor* find(std::size_t index) {
+  const Tensor* tensor_with_part(std::size_t index) {
     for (const Gathered& range : gathered)
-      if (index >= range.first && index < range.first + range.count) index = range.own;
+      if (index >= range.first && index < range.first + range.count) index = range.own_first;
     const auto at = std::lower_bound(indices.begin(), indices.end(), index);
     if (at == indices.end() || *at != index) return nullptr;
     return &parts_on(*gradients[std::size_t(at - indices.begin())].impl()->storage->device, 0);
@@ -151,8 +151,8 @@ struct DividedModel {
   std::size_t first = 0;                    // the index of its first part
 
   std::size_t each() const { return shards[0].size(); }
-  std::size_t count() const { return any->division()->shards.size() * each(); }
-  std::size_t first_of(std::size_t set) const { return first + (any->division()->first_rank + set) * each(); }
+  std::size_t count() const { return any->shard_layout()->shards.size() * each(); }
+  std::size_t first_of(std::size_t set) const { return first + (any->shard_layout()->first_rank + set) * each(); }
 };
 
 DividedModel& model_of(const Tensor& parameter, std::vector<DividedModel>& models) {
@@ -168,7 +168,7 @@ std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::
   std::vector<GradientSet> sets;
   std::vector<std::vector<Tensor>> shards;  // by set
   std::size_t next = 0;
-  const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_norm_", parameters);
+  const std::vector<Tensor> gradients = gradients_of_all_replicas("clip_grad_norm_", parameters);
   for (const Tensor& parameter : parameters) {
     if (!gradient_of(parameter)) continue;
     const bool sharded = is_sharded(parameter);
@@ -177,7 +177,7 @@ std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::
     for (std::size_t k = 0; k < replicas; ++k) {
       const Tensor& gradient = gradients[next++];
       if (!sets[k].home) sets[k].home = gradient.impl()->storage->device;
-      if (division_of(parameter))
+      if (shard_layout_of(parameter))
         model_of(parameter, models).shards[k].push_back(gradient);
       else
         sharded ? shards[k].push_back(gradient) : sets[k].add(gradient, count);
@@ -213,8 +213,8 @@ void gather(const DividedModel& model, std::span<GradientSet> sets) {
 Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t total) {
   std::vector<const Tensor*> sources;
   for (std::size_t i = 0; i < total; ++i) {
-    const Tensor* source = set.find(i);
-    for (std::size_t k = 0; !source; ++k) source = sets[k].find(i);
+    const Tensor* source = set.tensor_with_part(i);
+    for (std::size_t k = 0; !source; ++k) source = sets[k].tensor_with_part(i);
     sources.push_back(source);
   }
   const auto count = std::int64_t(sources.size());
@@ -295,7 +295,7 @@ void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor) try {
   if (!is_floating(factor.dtype()))
     throw DTypeError(text("[scale_grad_] expected a floating factor, got ", factor.dtype()));
   const NoGrad guard;
-  const std::vector<Tensor> gradients = gradients_everywhere("scale_grad_", parameters);
+  const std::vector<Tensor> gradients = gradients_of_all_replicas("scale_grad_", parameters);
   for (const TensorGroup& group : by_device_and_dtype(gradients)) {
     const Tensor here = copied(factor, *group.device, kFloat64);
     change("scale_grad", Scale{reinterpret_cast<const double*>(here.impl()->data())}, group, here.impl());
@@ -311,7 +311,7 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try
     return text("clip_grad_value_() of ", parameters.size(), " parameters to ", exact(clip_value), '\n');
   });
   const NoGrad guard;
-  const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_value_", parameters);
+  const std::vector<Tensor> gradients = gradients_of_all_replicas("clip_grad_value_", parameters);
   for (const TensorGroup& group : by_device_and_dtype(gradients)) change("clip_grad_value", Clamp{clip_value}, group);
 } catch (...) {
   rethrow_drained(parameters);

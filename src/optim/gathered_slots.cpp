@@ -22,16 +22,16 @@ Tensor own_shards(const ParameterState& state, std::size_t slot, std::int64_t el
 
 const Tensor& GatheredSlots::get(const ParameterState& state, std::size_t slot) {
   if (state_ == &state && slot_ == slot) return whole_;
-  const autograd::Division& division = *state.division;
-  if (!communicator_ || transport_ != division.world.transport()) {
-    communicator_.emplace(std::vector<Device>{Device()}, division.world);
-    transport_ = division.world.transport();
+  const autograd::ShardLayout& layout = *state.shard_layout;
+  if (!communicator_ || transport_ != layout.world.transport()) {
+    communicator_.emplace(std::vector<Device>{Device()}, layout.world);
+    transport_ = layout.world.transport();
   }
-  const std::size_t processes = std::size_t(division.world.size()), each = division.shards.size() / processes;
+  const std::size_t processes = std::size_t(layout.world.size()), each = layout.shards.size() / processes;
   std::vector<std::size_t> counts(processes);
-  for (std::size_t rank = 0; rank < division.shards.size(); ++rank)
-    counts[rank / each] += std::size_t(division.shards[rank].size());
-  const Tensor own = own_shards(state, slot, std::int64_t(counts[division.first_rank / each]));
+  for (std::size_t rank = 0; rank < layout.shards.size(); ++rank)
+    counts[rank / each] += std::size_t(layout.shards[rank].size());
+  const Tensor own = own_shards(state, slot, std::int64_t(counts[layout.first_rank / each]));
   whole_ =
       make_tensor(device_state(Device()), {std::reduce(counts.begin(), counts.end(), std::int64_t(0))}, own.dtype());
   const RankBuffers part = {current_stream(Device()), own.impl()->data(), whole_.impl()->data()};

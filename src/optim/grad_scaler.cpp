@@ -99,7 +99,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
       for (const Tensor& parameter : optimizer.parameters(g)) parameters.push_back(parameter);
     add_devices(devices, parameters);
     note_call(parameters, [&] { return text("GradScaler.unscale_() by ", exact(scale_), '\n'); });
-    progress.notes = unscaled(gradients_everywhere("GradScaler", parameters), 1 / scale_);
+    progress.notes = unscaled(gradients_of_all_replicas("GradScaler", parameters), 1 / scale_);
     add_notes_of_others(parameters, progress.notes);
     progress.unscaled = true;
   } catch (...) {

@@ -53,7 +53,7 @@ void LBFGS::check_parameters() const {
     if (parameter.dtype() != first.dtype() || parameter.device() != first.device())
       refuse("of the dtype and on the device of the first, ", first.dtype(), " on ", first.device(), ", got ",
              parameter.dtype(), " on ", parameter.device());
-    if (replica_count(parameter) > 1 || is_sharded(parameter) || division_of(parameter))
+    if (replica_count(parameter) > 1 || is_sharded(parameter) || shard_layout_of(parameter))
       refuse("on one device, got one of a model on several: train that on one device, or by another optimizer");
   }
   if (!call_logs(parameters()).empty())

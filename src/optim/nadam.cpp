@@ -40,8 +40,8 @@ void NAdamOptions::check() const {
 
 std::vector<Slot> NAdam::slots(std::size_t) const { return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}}; }
 
-double NAdam::next_number(std::size_t group, double step, double number) const {
-  return float(number) * float(mu(options(group), step));
+double NAdam::next_scalar_state(std::size_t group, double step, double before) const {
+  return float(before) * float(mu(options(group), step));
 }
 
 void NAdam::update(std::size_t group, const Batch& batch) const {
@@ -53,8 +53,8 @@ void NAdam::update(std::size_t group, const Batch& batch) const {
                         .beta2 = beta2,
                         .take1 = 1 - beta1,
                         .take2 = 1 - beta2,
-                        .gradient_step = o.lr * (1 - now) / (1 - batch.number),
-                        .mean_step = o.lr * next / (1 - batch.number * next),
+                        .gradient_step = o.lr * (1 - now) / (1 - batch.scalar_state),
+                        .mean_step = o.lr * next / (1 - batch.scalar_state * next),
                         .correction = 1 - std::pow(beta2, batch.step),
                         .eps = o.eps,
                         .shrink = o.decoupled_weight_decay ? 1 - o.lr * o.weight_decay : 1,

@@ -38,19 +38,19 @@ void zero_all(std::span<const Tensor> gradients) {
 }
 
 // A parameter to update: one that has a gradient.
-struct Due {
+struct ParameterUpdate {
   std::size_t index;              // in its group
   std::vector<Tensor> gradients;  // the shard of each replica
 };
 
 // Returns the batch with this key, or a new one.
 Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, const ParameterState& state,
-                 unsigned fresh) {
+                 unsigned new_slots) {
   for (Batch& batch : batches)
     if (batch.device == &device && batch.dtype == dtype && batch.step == double(state.step) &&
-        batch.number == state.number && batch.fresh == fresh)
+        batch.scalar_state == state.scalar_state && batch.new_slots == new_slots)
       return batch;
-  return batches.emplace_back(Batch{&device, dtype, double(state.step), state.number, fresh, nullptr, {}});
+  return batches.emplace_back(Batch{&device, dtype, double(state.step), state.scalar_state, new_slots, nullptr, {}});
 }
 
 }  // namespace
@@ -68,7 +68,9 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
   const std::size_t first = index;
   for (const Tensor& parameter : parameters) {
     if (!parameter.defined())
-      throw InvalidArgument(text("[", name, "] expected parameter ", index, " to have a shape, got an undefined one"));
+      throw InvalidArgument(text("[", name, "] expected parameter ", index,
+                                 " to have a shape, got an undefined one: "
+                                 "run a batch through lazy modules first"));
     if (!is_floating(parameter.dtype()))
       throw DTypeError(
           text("[", name, "] expected parameter ", index, " of a floating dtype, got ", parameter.dtype()));
@@ -81,7 +83,7 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
   }
   std::vector<ParameterState> states(parameters.size());
   impl_->groups.push_back({std::move(parameters), std::move(states), first});
-  impl_->is_noted = false;
+  impl_->is_logged = false;
 }
 
 void Optimizer::check_group(std::size_t group) const {
@@ -107,7 +109,7 @@ const std::vector<Tensor>& Optimizer::parameters(std::size_t group) const {
 void Optimizer::step() try {
   const NoGrad guard;
   std::vector<ParameterGroup>& groups = impl_->groups;
-  std::vector<std::vector<Due>> due(groups.size());
+  std::vector<std::vector<ParameterUpdate>> updates(groups.size());
   std::vector<std::vector<Slot>> used(groups.size());
 
   // Throw all errors before anything changes.
@@ -115,20 +117,20 @@ void Optimizer::step() try {
     check_options(g);
     used[g] = checked_slots(g);
     reconcile(groups[g].parameters);
-    due[g].reserve(groups[g].parameters.size());
+    updates[g].reserve(groups[g].parameters.size());
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
-      if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
+      if (gradient_of(groups[g].parameters[i])) updates[g].push_back({i, gradients_of(g, i)});
   }
   note_gradient();
   compare_settings();
   StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::vector<Slot> of_16_bits;
-    for (const Due& d : due[g]) {
-      const Tensor& parameter = groups[g].parameters[d.index];
+    for (const ParameterUpdate& u : updates[g]) {
+      const Tensor& parameter = groups[g].parameters[u.index];
       const bool is_narrow = size_of(parameter.dtype()) == 2;
       if (is_narrow && of_16_bits.empty()) of_16_bits = slots_for(parameter.dtype(), used[g]);
-      move.add(parameter, groups[g].states[d.index], is_narrow ? of_16_bits : used[g]);
+      move.add(parameter, groups[g].states[u.index], is_narrow ? of_16_bits : used[g]);
     }
   }
   move.finish(groups);
@@ -136,50 +138,54 @@ void Optimizer::step() try {
   std::vector<Batch> batches;
   std::vector<Tensor> changing, stepped;  // the tensors of the batches; the parameters
   std::size_t count = 0;
-  for (const std::vector<Due>& of_group : due) count += of_group.size();
+  for (const std::vector<ParameterUpdate>& of_group : updates) count += of_group.size();
   changing.reserve(count);
   stepped.reserve(count);
-  StepValues* const values = context().step_values;
-  const std::shared_ptr<KeptStep> kept = values ? std::make_shared<KeptStep>() : nullptr;
+  ReplayValues* const values = context().replay_values;
+  const std::shared_ptr<CapturedOptimizerStep> captured = values ? std::make_shared<CapturedOptimizerStep>() : nullptr;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
-    for (const Due& d : due[g]) {
-      const Tensor& parameter = groups[g].parameters[d.index];
-      ParameterState& state = groups[g].states[d.index];
+    for (const ParameterUpdate& u : updates[g]) {
+      const Tensor& parameter = groups[g].parameters[u.index];
+      ParameterState& state = groups[g].states[u.index];
       stepped.push_back(parameter);
-      state.number = next_number(g, double(++state.step), state.number);
-      unsigned fresh = 0;
-      for (std::size_t s = 0; s < used[g].size(); ++s) fresh |= unsigned(state.born[s] == state.step) << s;
-      for (std::size_t k = 0; k < d.gradients.size(); ++k) {
+      state.scalar_state = next_scalar_state(g, double(++state.step), state.scalar_state);
+      unsigned new_slots = 0;
+      for (std::size_t s = 0; s < used[g].size(); ++s)
+        new_slots |= unsigned(state.created_at_step[s] == state.step) << s;
+      for (std::size_t k = 0; k < u.gradients.size(); ++k) {
         const Tensor& there = replica(parameter, k);
         const TensorImpl& own = *changing.emplace_back(in_shard(there, there)).impl();
-        Batch::Item item{&own, d.gradients[k].impl(), {}};
+        Batch::Item item{&own, u.gradients[k].impl(), {}};
         for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.replicas[k].slots[s].impl();
-        batch_for(batches, *own.storage->device, own.dtype, state, fresh).items.push_back(item);
+        batch_for(batches, *own.storage->device, own.dtype, state, new_slots).items.push_back(item);
       }
     }
     for (Batch& batch : batches) {
       if (values) {
-        KeptBatch& own = kept->batches.emplace_back(captured(*values, g, batch));
-        for (const Due& d : due[g]) {  // only parameters with a gradient: others may be at the same step
-          const ParameterState& state = groups[g].states[d.index];
-          if (double(state.step) == batch.step && state.number == batch.number) own.parameters.push_back(d.index);
+        CapturedBatch& own = captured->batches.emplace_back(capture_batch(*values, g, batch));
+        for (const ParameterUpdate& u :
+             updates[g]) {  // only parameters with a gradient: others may be at the same step
+          const ParameterState& state = groups[g].states[u.index];
+          if (double(state.step) == batch.step && state.scalar_state == batch.scalar_state)
+            own.parameters.push_back(u.index);
         }
       }
       update(g, batch);
-      if (values && kept->batches.back().rules->is_empty())
-        throw InvalidArgument(text("[", impl_->name,
-                                   "] expected an update by apply(), got one that a captured step cannot do again with "
-                                   "other options: run it eagerly"));
+      if (values && captured->batches.back().rules->is_empty())
+        throw InvalidArgument(
+            text("[", impl_->name,
+                 "] update() does not call optim::apply(), so it cannot be captured: run this optimizer "
+                 "eagerly"));
     }
   }
   if (values) {
     for (std::size_t g = 0; g < groups.size(); ++g)
-      for (const Due& d : due[g]) kept->stepping.push_back({g, d.index});
-    for (KeptBatch& batch : kept->batches) batch.rules->end_capture();
-    values->before_each([this, kept] { step_again(*kept); });
+      for (const ParameterUpdate& u : updates[g]) captured->stepping.push_back({g, u.index});
+    for (CapturedBatch& batch : captured->batches) batch.rules->end_capture();
+    values->before_each([this, captured] { replay(*captured); });
   }
-  use_in_step(kept);
+  register_with_capture(captured);
   all_gather(stepped);
 } catch (...) {
   std::vector<Device> devices;
@@ -199,8 +205,8 @@ Tensor Optimizer::step(const Closure& closure) {
 
 void Optimizer::note_gradient() {
   for (const ParameterGroup& group : impl_->groups)
-    for (const Tensor& parameter : group.parameters) impl_->had_gradient |= gradient_of(parameter) != nullptr;
-  if (!impl_->had_gradient)
+    for (const Tensor& parameter : group.parameters) impl_->has_seen_gradient |= gradient_of(parameter) != nullptr;
+  if (!impl_->has_seen_gradient)
     throw AutogradError(text("[", impl_->name,
                              "] expected a gradient of some parameter, got none since the optimizer was made: call "
                              "backward() before step(), and give the optimizer the parameters of the module that runs, "
@@ -237,7 +243,7 @@ void Optimizer::zero_grad(bool set_to_none) {
   for (const ParameterGroup& group : impl_->groups)
     for (const Tensor& parameter : group.parameters) {
       autograd::use_in_step(parameter);
-      impl_->had_gradient |= gradient_of(parameter) != nullptr;
+      impl_->has_seen_gradient |= gradient_of(parameter) != nullptr;
       if (set_to_none) {
         autograd::clear_grad("zero_grad", parameter);
         continue;

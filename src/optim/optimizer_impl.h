@@ -20,12 +20,12 @@ struct ReplicaState {
 };
 
 struct ParameterState {
-  std::int64_t step = 0;                               ///< Steps taken.
-  double number = 1;                                   ///< See Optimizer::number_name.
-  std::array<std::int64_t, kMaxSlots> born = {};       ///< The step in which a slot was made; 0 for a loaded one.
-  Shape sizes;                                         ///< The parameter's sizes, if there are replicas.
-  std::shared_ptr<const autograd::Division> division;  ///< If several processes shard the parameter: their shards.
-  std::vector<ReplicaState> replicas;                  ///< In the order of the parameter's replicas.
+  std::int64_t step = 0;                                     ///< Steps taken.
+  double scalar_state = 1;                                   ///< See Optimizer::scalar_state_name.
+  std::array<std::int64_t, kMaxSlots> created_at_step = {};  ///< The step in which a slot was made; 0 for a loaded one.
+  Shape sizes;                                               ///< The parameter's sizes, if there are replicas.
+  std::shared_ptr<const autograd::ShardLayout> shard_layout;  ///< If several processes shard it.
+  std::vector<ReplicaState> replicas;                         ///< In the order of the parameter's replicas.
 
   /// A tensor of the slot; undefined if there is none. All replicas have the same slots.
   Tensor any(std::size_t slot) const { return replicas.empty() ? Tensor() : replicas.front().slots[slot]; }
@@ -40,9 +40,9 @@ struct ParameterGroup {
 struct Optimizer::Impl {
   const char* name;
   std::vector<ParameterGroup> groups = {};
-  bool had_gradient = false;  ///< A parameter has had a gradient, at some step() or zero_grad().
-  bool is_compared = false;   ///< The processes of the models have compared the settings.
-  bool is_noted = false;      ///< The processes' models have recorded its parameters and their steps.
+  bool has_seen_gradient = false;  ///< A parameter has had a gradient, at some step() or zero_grad().
+  bool is_compared = false;        ///< The processes of the models have compared the settings.
+  bool is_logged = false;          ///< The processes' models have recorded its parameters and their steps.
 };
 
 /// A request for a new state tensor.
@@ -99,8 +99,8 @@ class StateMove {
   };
 
   void move_to_host();
-  void leave_arrays(std::span<ParameterGroup> groups);
-  static const Tensor& beside(const Moved& each, std::size_t k, std::size_t slot);
+  void move_out_of_shared_arrays(std::span<ParameterGroup> groups);
+  static const Tensor& layout_neighbor(const Moved& each, std::size_t k, std::size_t slot);
 
   std::vector<Moved> moved_;
   std::vector<SlotRequest> requests_;

@@ -71,20 +71,20 @@ struct Given {
 };
 
 Given read_parameter(StateReader& reader, std::size_t index, const Tensor& parameter, std::span<const Slot> slots,
-                     const char* number_name) {
+                     const char* scalar_state_name) {
   Given given;
   bool any = reader.has(state_key(index, "step"));
   for (const Slot& slot : slots) any |= reader.has(state_key(index, slot.name));
   if (!any) return given;
 
   reader.integer(state_key(index, "step"), given.state.step);
-  if (number_name) reader.number(state_key(index, number_name), given.state.number);
+  if (scalar_state_name) reader.number(state_key(index, scalar_state_name), given.state.scalar_state);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
     if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // made from the parameter
     given.slots[s] = reader.tensor(key, parameter.sizes());
     if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
-      reader.problem("\"", key, "\" of ", given.slots[s]->dtype());
+      reader.problem("key \"", key, "\" has dtype ", given.slots[s]->dtype(), ", expected a floating dtype");
   }
   return given;
 }
@@ -92,7 +92,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
 void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& requests) {
   const std::size_t count = given.state.step > 0 ? replica_count(parameter) : 0;
   given.state.sizes = parameter.sizes();
-  if (count > 0) given.state.division = division_of(parameter);
+  if (count > 0) given.state.shard_layout = shard_layout_of(parameter);
   given.state.replicas = std::vector<ReplicaState>(count);
   for (std::size_t k = 0; k < count; ++k) {
     ReplicaState& there = given.state.replicas[k];
@@ -106,9 +106,9 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
   const Shard all{0, parameter.numel()};
-  if (!state.division && first.shard == all) return first.slots[slot].detach();
+  if (!state.shard_layout && first.shard == all) return first.slots[slot].detach();
   Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
-  if (state.division) return copy_values(flat(whole), gathered.get(state, slot)), whole;
+  if (state.shard_layout) return copy_values(flat(whole), gathered.get(state, slot)), whole;
   collect_slot(whole, all, state, slot);
   return whole;
 }
@@ -126,7 +126,7 @@ StateDict Optimizer::state_dict() const {
       if (state.step == 0) continue;
       const std::size_t index = group.first + i;
       dict.add(state_key(index, "step"), integer_tensor(state.step));
-      if (number_name()) dict.add(state_key(index, number_name()), number_tensor(state.number));
+      if (scalar_state_name()) dict.add(state_key(index, scalar_state_name()), number_tensor(state.scalar_state));
       const std::vector<Slot> own = slots_for(group.parameters[i].dtype(), kinds);
       for (std::size_t s = 0; s < own.size(); ++s)
         if (state.any(s).defined())
@@ -145,7 +145,7 @@ StateDict Optimizer::state_dict() const {
 void Optimizer::reset_state() {
   for (ParameterGroup& group : impl_->groups) group.states = std::vector<ParameterState>(group.parameters.size());
   reset_own_state();
-  impl_->is_noted = false;
+  impl_->is_logged = false;
 }
 
 void Optimizer::load_state_dict(const StateDict& dict) {
@@ -167,11 +167,12 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     std::vector<double> indices(group.parameters.size());
     const auto first = double(group.first);
     if (reader.numbers(group_key(g, "params"), indices) && indices.front() != first)
-      reader.problem("\"", group_key(g, "params"), "\" from ", indices.front(), " for ", first);
+      reader.problem("key \"", group_key(g, "params"), "\" begins at parameter ", indices.front(), ", expected ",
+                     first);
     const std::vector<Slot> kinds = checked_slots(g);
     for (std::size_t i = 0; i < group.parameters.size(); ++i)
       given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i],
-                                        slots_for(group.parameters[i].dtype(), kinds), number_name()));
+                                        slots_for(group.parameters[i].dtype(), kinds), scalar_state_name()));
   }
   const std::function<void()> take_own_state = read_own_state(reader);
   reader.finish(impl_->name);
@@ -191,7 +192,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);
   if (take_own_state) take_own_state();
   backup.keep();
-  impl_->is_noted = false;
+  impl_->is_logged = false;
 }
 
 }  // namespace lockstep::optim

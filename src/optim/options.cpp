@@ -8,10 +8,10 @@ void expect_slots(const char* op, const Batch& batch, unsigned slots) {
   for (std::size_t k = 0; k < 8 * sizeof slots; ++k)
     if ((slots >> k & 1) && (k >= kMaxSlots || !batch.items.front().slots[k]))
       throw InvalidArgument(
-          text("[", op, "] expected a rule for the slots that the optimizer uses, got one that takes ", "slot ", k));
+          text("[", op, "] apply() uses slot ", k, ", but the optimizer's slots() does not declare it as used"));
 }
 
-void count_changes(const Batch& batch, unsigned slots) noexcept {
+void bump_versions(const Batch& batch, unsigned slots) noexcept {
   for (const Batch::Item& item : batch.items) {
     bump_version(*item.parameter);
     for (std::size_t k = 0; k < kMaxSlots; ++k)

@@ -51,7 +51,7 @@ void all_gather(std::span<const Tensor> parameters) {
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters) {
   std::vector<autograd::ReplicatedParameter*> models;
   for (const Tensor& parameter : parameters) {
-    if (!division_of(parameter)) continue;
+    if (!shard_layout_of(parameter)) continue;
     autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
     if (std::ranges::none_of(models, [&](const auto* other) { return other->listener() == own->listener(); }))
       models.push_back(own);
@@ -98,7 +98,7 @@ std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors) {
   return groups;
 }
 
-std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters) {
+std::vector<Tensor> gradients_of_all_replicas(const char* op, std::span<const Tensor> parameters) {
   check_defined(op, parameters);
   reconcile(parameters);
   std::vector<Tensor> gradients;

@@ -36,9 +36,9 @@ inline Shard shard_of(const Tensor& replica) noexcept {
 }
 
 /// How a parameter is sharded over the devices of several processes; null if it is not.
-inline std::shared_ptr<const autograd::Division> division_of(const Tensor& parameter) noexcept {
+inline std::shared_ptr<const autograd::ShardLayout> shard_layout_of(const Tensor& parameter) noexcept {
   const autograd::Replica* const own = autograd::replica_of(parameter);
-  return own ? own->parameter->division() : nullptr;
+  return own ? own->parameter->shard_layout() : nullptr;
 }
 
 /// One parameter, the first, of each model whose parameters are sharded over several processes.
@@ -85,7 +85,7 @@ Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, s
 
 /// All gradients, reconciled: for every replica the contiguous gradient of its shard, to be changed in place. Replaces
 /// a gradient that is not contiguous by a contiguous copy.
-std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
+std::vector<Tensor> gradients_of_all_replicas(const char* op, std::span<const Tensor> parameters);
 
 /// Tensors on one device, of one dtype.
 struct TensorGroup {

@@ -8,8 +8,8 @@
 
 #include "core/context.h"
 #include "optim/state_reader.h"
-#include "tensor/step_parts.h"
-#include "tensor/step_values.h"
+#include "tensor/host_state.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep::optim {
 namespace {
@@ -35,8 +35,8 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(&optimizer) {
 }
 
 void Schedule::step() {
-  if (StepValues* const values = context().step_values) values->before_each([this] { step(); });
-  if (StepParts* const parts = context().step_parts) parts->add<LivingPart>(this, lifetime_.watch(), "schedule");
+  if (ReplayValues* const values = context().replay_values) values->before_each([this] { step(); });
+  if (HostState* const parts = context().host_state) parts->add<RequiredObject>(this, lifetime_.watch(), "schedule");
   if (last_epoch_ == 0 && begins_at_first_step())
     for (std::size_t g = 0; g < base_lrs_.size(); ++g) base_lrs_[g] = optimizer_->lr(g);
   ++last_epoch_;
@@ -80,7 +80,7 @@ void Schedule::load_state_dict(const StateDict& state) {
   reader.integer("last_epoch", epoch);
   if (reader.numbers("base_lrs", base_lrs))
     for (const double lr : base_lrs)
-      if (!(lr >= 0)) reader.problem("\"base_lrs\" ", lr);
+      if (!(lr >= 0)) reader.problem("key \"base_lrs\" has ", lr, ", expected rates of at least 0");
   reader.finish("Schedule");
   std::swap(base_lrs_, base_lrs);
   const std::int64_t before = std::exchange(last_epoch_, epoch);

@@ -27,7 +27,7 @@ std::string Optimizer::settings() const {
     for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // which does not change the options
       lines += text(name, " group ", g, ": ", option.name, ' ', std::visit(ToText(), option.value), '\n');
     const ParameterGroup& group = impl_->groups[g];
-    for (std::size_t i = 0; !impl_->is_noted && i < group.parameters.size(); ++i)
+    for (std::size_t i = 0; !impl_->is_logged && i < group.parameters.size(); ++i)
       if (const autograd::Replica* const own = autograd::replica_of(group.parameters[i]))
         lines += text(name, " group ", g, ": parameter ", own->parameter->entry(), " of its model, ",
                       group.parameters[i].sizes(), ' ', group.parameters[i].dtype(), ", after ", group.states[i].step,
@@ -44,7 +44,7 @@ void Optimizer::compare_settings() {
   if (logs.empty()) return;
   const std::string lines = settings();
   for (const auto& log : logs) log->add(lines);
-  impl_->is_noted = true;
+  impl_->is_logged = true;
   if (std::exchange(impl_->is_compared, true)) return;
   for (const auto& log : logs)
     log->compare("[optimizer] expected the same optimizer in all processes", "comparing optimizers");

@@ -54,7 +54,7 @@ void SGD::update(std::size_t group, const Batch& batch) const {
   const Direction direction(o.maximize, o.weight_decay);
   if (o.momentum == 0) return apply<>("sgd", 4, PlainRule{o.lr, direction}, batch);
   // The buffer starts as the first gradient, without dampening.
-  const double take = batch.is_fresh(kMomentumBuffer) ? 1 : 1 - o.dampening;
+  const double take = batch.is_new_slot(kMomentumBuffer) ? 1 : 1 - o.dampening;
   apply<kMomentumBuffer>("sgd_momentum", 8,
                          MomentumRule{o.lr, o.momentum, take, o.nesterov ? o.momentum : 0, direction}, batch);
 }

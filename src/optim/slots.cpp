@@ -37,26 +37,27 @@ void make_array(std::span<const SlotRequest> requests) {
   }
 }
 
-bool stands(const Tensor& slot, const Tensor& parameter) {
+bool matches_parameter(const Tensor& slot, const Tensor& parameter) {
   return slot.impl()->storage->device == parameter.impl()->storage->device &&
          slot.dtype() == state_dtype(parameter.dtype());
 }
 
-bool is_same(const std::shared_ptr<const autograd::Division>& a, const std::shared_ptr<const autograd::Division>& b) {
+bool is_same(const std::shared_ptr<const autograd::ShardLayout>& a,
+             const std::shared_ptr<const autograd::ShardLayout>& b) {
   if (!a || !b) return a == b;
   return a->shards == b->shards && a->world.transport() == b->world.transport();
 }
 
 // True if each replica has its shard of all used slots. If several processes have shards, all of them agree.
 bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
-  if (state.replicas.size() != replica_count(parameter) || !is_same(state.division, division_of(parameter)))
+  if (state.replicas.size() != replica_count(parameter) || !is_same(state.shard_layout, shard_layout_of(parameter)))
     return false;
   for (std::size_t k = 0; k < state.replicas.size(); ++k) {
     const Tensor& there = replica(parameter, k);
     if (state.replicas[k].shard != shard_of(there)) return false;
     for (std::size_t s = 0; s < slots.size(); ++s) {
       const Tensor& slot = state.replicas[k].slots[s];
-      if (slot.defined() ? !stands(slot, there) : slots[s].used) return false;
+      if (slot.defined() ? !matches_parameter(slot, there) : slots[s].used) return false;
     }
   }
   return true;
@@ -65,7 +66,7 @@ bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span
 // The existing tensor of the slot if it can stay in place, else undefined.
 Tensor kept_slot(const ParameterState& state, const Tensor& there, Shard shard, std::size_t slot) {
   for (const ReplicaState& before : state.replicas)
-    if (before.slots[slot].defined() && before.shard == shard && stands(before.slots[slot], there))
+    if (before.slots[slot].defined() && before.shard == shard && matches_parameter(before.slots[slot], there))
       return before.slots[slot];
   return {};
 }
@@ -114,14 +115,14 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
   if (is_in_place(parameter, state, slots)) return;
   ParameterState& becomes = moved_.emplace_back(Moved{&parameter, &state, state}).becomes;
   becomes.sizes = parameter.sizes();
-  becomes.division = division_of(parameter);
-  const bool of_all_processes = state.division != nullptr;
+  becomes.shard_layout = shard_layout_of(parameter);
+  const bool of_all_processes = state.shard_layout != nullptr;
   becomes.replicas = std::vector<ReplicaState>(replica_count(parameter));
   for (std::size_t k = 0; k < becomes.replicas.size(); ++k) becomes.replicas[k].shard = shard_of(replica(parameter, k));
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const bool known = state.any(s).defined();
     if (!known && !slots[s].used) continue;
-    if (!known) becomes.born[s] = state.step + 1;
+    if (!known) becomes.created_at_step[s] = state.step + 1;
     for (std::size_t k = 0; k < becomes.replicas.size(); ++k) {
       const Tensor& there = replica(parameter, k);
       const Shard shard = becomes.replicas[k].shard;
@@ -136,7 +137,7 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
 
 // A slot that stays keeps its whole array allocated. So if any slot leaves an array, the others move too, even those of
 // parameters without a gradient.
-void StateMove::leave_arrays(std::span<ParameterGroup> groups) {
+void StateMove::move_out_of_shared_arrays(std::span<ParameterGroup> groups) {
   std::unordered_set<const Storage*> arrays;
   std::unordered_set<const ParameterState*> known;
   for (Moved& each : moved_) {
@@ -154,18 +155,19 @@ void StateMove::leave_arrays(std::span<ParameterGroup> groups) {
     for_each_slot(each.becomes, [&](std::size_t k, std::size_t s, Tensor& slot) {
       if (!arrays.contains(slot.impl()->storage)) return;
       const Shard shard = each.becomes.replicas[k].shard;
-      requests_.push_back({&slot, &beside(each, k, s), shard, s, 0});
+      requests_.push_back({&slot, &layout_neighbor(each, k, s), shard, s, 0});
       copies_.push_back({&slot, shard, each.state, s});
     });
 }
 
 // The tensor that a slot is laid out beside: the parameter in that replica, or the slot itself if the parameter has
 // changed.
-const Tensor& StateMove::beside(const Moved& each, std::size_t k, std::size_t slot) {
+const Tensor& StateMove::layout_neighbor(const Moved& each, std::size_t k, std::size_t slot) {
   const Tensor& parameter = *each.parameter;
   const Tensor& present = each.becomes.replicas[k].slots[slot];
   if (k < replica_count(parameter) && each.becomes.sizes == parameter.sizes() &&
-      each.becomes.replicas[k].shard == shard_of(replica(parameter, k)) && stands(present, replica(parameter, k)))
+      each.becomes.replicas[k].shard == shard_of(replica(parameter, k)) &&
+      matches_parameter(present, replica(parameter, k)))
     return replica(parameter, k);
   return each.state->replicas[k].slots[slot];
 }
@@ -181,7 +183,7 @@ void StateMove::move_to_host() {
 
 void StateMove::finish(std::span<ParameterGroup> groups) {
   if (moved_.empty()) return;
-  leave_arrays(groups);
+  move_out_of_shared_arrays(groups);
   try {
     make_slots(requests_);
   } catch (const OutOfMemory&) {

@@ -12,11 +12,11 @@ const Tensor* StateReader::tensor(const std::string& key, const Shape& sizes) {
   read_.insert(key);
   const Tensor* const value = state_.find(key);
   if (!value || !value->defined()) {
-    problem("missing \"", key, "\"");
+    problem("missing key \"", key, "\"");
     return nullptr;
   }
   if (value->sizes() == sizes) return value;
-  problem("\"", key, "\" of shape ", value->sizes(), " for ", sizes);
+  problem("key \"", key, "\" has shape ", value->sizes(), ", expected ", sizes);
   return nullptr;
 }
 
@@ -39,17 +39,17 @@ bool StateReader::integer(const std::string& key, std::int64_t& value) {
   if (is_count)
     value = std::int64_t(number);
   else
-    problem('"', key, "\" ", number);
+    problem("key \"", key, "\" is ", number, ", expected a whole number of at least 0");
   return is_count;
 }
 
 void StateReader::finish(const char* op) {
   for (const auto& [key, value] : state_)
-    if (!read_.contains(key)) problem("unexpected \"", key, "\"");
+    if (!read_.contains(key)) problem("unexpected key \"", key, "\"");
   if (problems_.empty()) return;
   std::string all;
   for (const std::string& each : problems_) all += (all.empty() ? "" : "; ") + each;
-  throw InvalidArgument(text("[", op, ".load_state_dict] expected the keys of this one, got ", all));
+  throw InvalidArgument(text("[", op, ".load_state_dict] the state dict does not match this ", op, ": ", all));
 }
 
 }  // namespace lockstep::optim

@@ -31,7 +31,7 @@ bool is_like(const Tensor& a, const Tensor& b) {
   return a.device() == b.device() && a.dtype() == b.dtype() && a.sizes() == b.sizes();
 }
 
-// Returns the slot, holding the gradient. Copies nothing if backward wrote the gradient there (gradient_place()).
+// Returns the slot, holding the gradient. Copies nothing if backward wrote the gradient there (grad_bucket_view()).
 Tensor write_to_slot(const Tensor& gradient, const Tensor& slot) {
   if (!gradient.is_same(slot)) copy_values(slot, gradient);
   bump_version(slot);
@@ -118,9 +118,9 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
   shards_.assign(shards.begin(), shards.end());
   const std::size_t first_rank = std::size_t(world_.rank().value()) * size();
   for (Replica& replica : replicas_) replica.shard = is_sharded_ ? shards[first_rank + replica.index] : all();
-  division_ = nullptr;
+  shard_layout_ = nullptr;
   if (is_sharded_ && world_.size() > 1)
-    division_ = std::make_shared<autograd::Division>(autograd::Division{world_, first_rank, shards_});
+    shard_layout_ = std::make_shared<autograd::ShardLayout>(autograd::ShardLayout{world_, first_rank, shards_});
 }
 
 bool BucketedParameter::fits_slot(std::size_t replica) const {
@@ -145,7 +145,7 @@ bool BucketedParameter::has_gradient() const {
   return std::ranges::any_of(replicas_, [this](const Replica& replica) { return gradient(replica.index).defined(); });
 }
 
-Tensor BucketedParameter::gradient_place(const Replica& replica) const {
+Tensor BucketedParameter::grad_bucket_view(const Replica& replica) const {
   const bool adds = gradient(replica.index).defined() && contribution(replica.index).size() > 0;
   return adds ? Tensor() : slot(replica.index);
 }

@@ -136,7 +136,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // autograd::ReplicatedParameter
   bool has_other_processes() const noexcept override { return world_.size() > 1; }
   std::shared_ptr<autograd::GradientListener> listener() const noexcept override { return owner_.lock(); }
-  Tensor gradient_place(const Replica& replica) const override;
+  Tensor grad_bucket_view(const Replica& replica) const override;
   void accumulate(const Replica& replica, const Tensor& gradient) override;
   void check_idle(const char* op) const override;
   void complete_gradient() override;

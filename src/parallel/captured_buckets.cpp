@@ -3,7 +3,7 @@
 
 #include "core/context.h"
 #include "parallel/gradient_buckets_impl.h"
-#include "tensor/step_parts.h"
+#include "tensor/host_state.h"
 
 namespace lockstep {
 BucketedParameter::Gradient BucketedParameter::present() const {
@@ -33,7 +33,7 @@ void BucketedParameter::restore(const Gradient& gradient) {
   }
 }
 
-class GradientBuckets::Impl::StepState final : public StepPart {
+class GradientBuckets::Impl::StepState final : public HostStatePart {
  public:
   explicit StepState(std::weak_ptr<Impl> owner) : owner_(std::move(owner)) {}
 
@@ -41,7 +41,7 @@ class GradientBuckets::Impl::StepState final : public StepPart {
   void begin() override {
     if (const auto owner = owner_.lock()) found_ = State(*owner);
   }
-  void end(const StepValues&) override {
+  void end(const ReplayValues&) override {
     const auto owner = owner_.lock();
     if (!owner) return;
     left_ = State(*owner);
@@ -51,14 +51,14 @@ class GradientBuckets::Impl::StepState final : public StepPart {
         since.push_back(bucket.flats[d].version() - bucket.versions[d]);
     }
   }
-  const char* change() override {
+  const char* find_mismatch() override {
     const auto owner = owner_.lock();
     if (!owner || owner->parameters.empty()) return "the replicas of a model";
     if (*owner->summing != found_.sums) return "no_sync()";
     const std::scoped_lock lock(owner->mutex);
     return found_.is_present(*owner) ? nullptr : "the gradients of a model";
   }
-  void leave() override {
+  void restore_captured() override {
     const auto owner = owner_.lock();
     const std::scoped_lock lock(owner->mutex);
     for (std::size_t e = 0; e < left_.gradients.size(); ++e) owner->parameters[e]->restore(left_.gradients[e]);
@@ -95,7 +95,7 @@ class GradientBuckets::Impl::StepState final : public StepPart {
 };
 
 void GradientBuckets::Impl::use_in_step() {
-  if (StepParts* const parts = context().step_parts) parts->add<StepState>(this, weak_from_this());
+  if (HostState* const parts = context().host_state) parts->add<StepState>(this, weak_from_this());
 }
 
 }  // namespace lockstep

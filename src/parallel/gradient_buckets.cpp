@@ -246,7 +246,7 @@ GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                                  const BucketOptions& options, Summing summing, const World& world,
-                                 const std::shared_ptr<CallLog>& calls, double lone_share)
+                                 const std::shared_ptr<CallLog>& calls, double weight_without_pass)
     : impl_(std::make_shared<Impl>()) {
   if (options.comm_hook && options.shard_optimizer_state)
     throw InvalidArgument(
@@ -256,7 +256,7 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
   impl.world = world;
-  impl.share_without_pass = lone_share;
+  impl.share_without_pass = weight_without_pass;
   impl.calls = calls;
   impl.summing = std::move(summing);
   impl.add(modules);

@@ -114,7 +114,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph) override;
   void ready(const autograd::Replica& leaf) override;
   void end(bool failed) override;
-  double lone_share() const noexcept override { return share_without_pass; }
+  double weight_without_pass() const noexcept override { return share_without_pass; }
 
   // ReplicaOwner. Each function takes `mutex`.
   void check_idle(const char* op) override;

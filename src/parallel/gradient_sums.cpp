@@ -262,7 +262,7 @@ void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_
   // A hook may keep the tensor, and the next backward would overwrite it.
   const Tensor hook_input = primary.leaf_hooks.empty() || keeps_graph ? summed : summed.clone();
   Tensor gradient = hook_input;
-  primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::hooked("register_hook", hook, gradient); });
+  primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::apply_hook("register_hook", hook, gradient); });
   if (each.earlier.defined()) gradient = each.earlier.add(gradient);
   if (!gradient.is_same(hook_input)) parameter.set_whole_gradient(gradient, keeps_graph);
   primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });

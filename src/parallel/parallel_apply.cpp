@@ -168,7 +168,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .barrier = alone ? nullptr : &barrier,
                        .replica = i,
                        .autocast = caller.autocast,
-                       .step_values = caller.step_values,
+                       .replay_values = caller.replay_values,
                        .checkpoint = caller.checkpoint,
                        .printed = &printed[i]};
     try {

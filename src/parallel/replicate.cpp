@@ -13,7 +13,7 @@
 #include "parallel/in_lockstep.h"
 #include "parallel/replica_sync.h"
 #include "tensor/copy.h"
-#include "tensor/step_parts.h"
+#include "tensor/host_state.h"
 
 namespace lockstep {
 namespace {
@@ -133,7 +133,7 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
 
 // Detects states that were changed by hand between steps. Trained states must be in lockstep as the captured step found
 // them; every other state must have changed as often since the step before.
-class ReplicaSync::Impl::StepState final : public StepPart {
+class ReplicaSync::Impl::StepState final : public HostStatePart {
  public:
   StepState(std::weak_ptr<const void> sync, const Impl& impl, const ModuleState& primary) : sync_(std::move(sync)) {
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
@@ -142,15 +142,15 @@ class ReplicaSync::Impl::StepState final : public StepPart {
       copies.tensors.push_back(*primary.states[k].state);
       for (const Replica& replica : impl.replicas) copies.tensors.push_back(*replica.module_state.states[k].state);
     }
-    mark();
+    after_step();
   }
 
   bool is_gone() const override { return sync_.expired(); }
   void begin() override { found_ = changes(); }
-  void end(const StepValues&) override {
+  void end(const ReplayValues&) override {
     for (Copies& copies : states_) copies.changed_in_captured = changed_in_step(copies);
   }
-  const char* change() override {
+  const char* find_mismatch() override {
     if (sync_.expired()) return "the replicas of a model";
     if (changes() != found_) return "a parameter or a buffer, by hand";
     // A step with a smaller batch does not change the buffers of replicas without rows.
@@ -159,7 +159,7 @@ class ReplicaSync::Impl::StepState final : public StepPart {
     };
     return std::ranges::any_of(states_, differs) ? "which replicas have changed a buffer" : nullptr;
   }
-  void mark() override {
+  void after_step() override {
     for (Copies& copies : states_) {
       copies.changed_in_last = changed_in_step(copies);
       copies.versions.clear();
@@ -199,7 +199,7 @@ class ReplicaSync::Impl::StepState final : public StepPart {
 };
 
 void ReplicaSync::Impl::use_in_step(const ModuleState& primary) const {
-  if (StepParts* const parts = context().step_parts) parts->add<StepState>(this, lifetime.watch(), *this, primary);
+  if (HostState* const parts = context().host_state) parts->add<StepState>(this, lifetime.watch(), *this, primary);
 }
 
 ReplicaSync::ReplicaSync() : impl_(std::make_unique<Impl>()) {}

@@ -28,7 +28,7 @@ class DeviceThread {
   void submit(std::function<void()> job, const Context& start = of_submitter());
   /// A fresh context, but with the submitter's pass.
   static Context of_submitter() noexcept {
-    return {.in_pass = context().in_pass, .step_values = context().step_values};
+    return {.in_pass = context().in_pass, .replay_values = context().replay_values};
   }
   /// Returns the device thread that the caller runs on; null on other threads.
   static DeviceThread* current() noexcept;

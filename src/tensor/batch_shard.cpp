@@ -2,7 +2,7 @@
 
 #include "core/context.h"
 #include "tensor/philox.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep {
 

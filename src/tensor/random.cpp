@@ -76,8 +76,8 @@ void check_target(const char* op, const Tensor& tensor) {
   if (!is_floating(impl.dtype)) throw DTypeError(text("[", op, "] expected a floating dtype, got ", impl.dtype));
   if (overlaps_itself(impl))
     throw InvalidArgument(text("[", op,
-                               "] expected elements with memory of their own, got an expanded tensor of shape ",
-                               impl.sizes, " and strides ", impl.strides));
+                               "] cannot fill a view in which several elements share memory (expand), got shape ",
+                               impl.sizes, " with strides ", impl.strides, ": clone() it first"));
   wait_for_copies_from(impl);
 }
 

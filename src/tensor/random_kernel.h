@@ -15,7 +15,7 @@
 #include "cpu/parallel.h"
 #include "tensor/normal.h"
 #include "tensor/philox.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "runtime/memory/pinned_allocator.h"
 #include "tensor/copy.h"
 #include "kernels/geometry.h"
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -30,7 +30,7 @@ Storage* Storage::make(DeviceState& device, std::size_t bytes) {
   storage->bytes = bytes;
   storage->checkpoint = context().checkpoint;
   storage->allocation = device.allocator.allocate(bytes, stream);
-  if (const StepValues* const captured = context().step_values) storage->made_in = captured->id();
+  if (const ReplayValues* const captured = context().replay_values) storage->made_in = captured->id();
   if (bytes == 0) ++device.empty_storages;
   return storage.release();
 }
@@ -39,8 +39,8 @@ Storage* Storage::make_pinned(const char* op, std::size_t bytes) {
   const std::shared_ptr<DeviceSet> gpus = accelerators();
   if (gpus->count() == 0)
     throw InvalidArgument(text("[", op,
-                               "] expected a GPU to pin memory for, got none. What to do: leave pinning out where "
-                               "cuda::is_available() says no; it makes copies to GPUs faster, and nothing else"));
+                               "] cannot pin memory without a GPU: leave pinning out where cuda::is_available() says "
+                               "no (pinning only makes copies to GPUs faster)"));
   auto storage = std::make_unique<Storage>();
   storage->device = &device_state(Device());
   storage->bytes = bytes;
@@ -222,7 +222,8 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   const TensorImpl& impl = impl_of("to_vector", *this);
   if (impl.dtype != kDTypeOf<T>)
-    throw DTypeError(text("[to_vector] expected the type of ", impl.dtype, ", got that of ", kDTypeOf<T>));
+    throw DTypeError(text("[to_vector] the tensor is ", impl.dtype, ", but to_vector<T>() was called for ", kDTypeOf<T>,
+                          ": use the matching C++ type, or convert with .to(dtype)"));
   DeviceState& cpu = device_state(Device());
   const Tensor host = impl.storage->device == &cpu && impl.contiguous ? *this : copied(*this, cpu, impl.dtype);
   const auto* values = reinterpret_cast<const T*>(host.impl()->data());
@@ -245,7 +246,9 @@ void Tensor::check_accessor(int rank) const {
 
 void* Tensor::raw_data(DType expected) const {
   const TensorImpl& impl = impl_of("data", *this);
-  if (impl.dtype != expected) throw DTypeError(text("[data] expected ", impl.dtype, ", got ", expected));
+  if (impl.dtype != expected)
+    throw DTypeError(text("[data] the tensor is ", impl.dtype, ", but data<T>() was called for ", expected,
+                          ": use the matching C++ type, or convert with .to(dtype)"));
   wait_for_copies_from(impl);  // the caller may write
   return impl.data();
 }

@@ -26,7 +26,7 @@ struct Storage {
   std::shared_ptr<void> borrowed;          ///< The caller's memory (from_blob), released with this.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
   std::uint64_t checkpoint = 0;            ///< The checkpoint() whose function made it; 0: none, or module state.
-  std::uint64_t made_in = 0;               ///< Id of the captured step that made it (StepValues); 0: none.
+  std::uint64_t made_in = 0;               ///< Id of the captured step that made it (ReplayValues); 0: none.
 
   /// Allocates on the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);

@@ -20,13 +20,13 @@
 #include "runtime/graph.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
-#include "tensor/step_parts.h"
-#include "tensor/step_values.h"
+#include "tensor/host_state.h"
+#include "tensor/replay_values.h"
 
 namespace lockstep::train::detail {
 namespace {
 
-// The thread's and the process's settings that a step depends on, besides its StepParts.
+// The thread's and the process's settings that a step depends on, besides its HostState.
 struct CaptureEnvironment {
   std::vector<Device> gpus = visible_gpus();
   std::shared_ptr<DeviceSet> devices = accelerators();
@@ -34,7 +34,7 @@ struct CaptureEnvironment {
   bool records = context().recording;
   std::optional<DType> autocast = autocast_dtype();
 
-  const char* change() const {
+  const char* find_mismatch() const {
     const CaptureEnvironment now;
     if (now.devices != devices || now.gpus != gpus) return "the GPUs";
     if (now.streams != streams) return "the current streams";
@@ -47,15 +47,15 @@ struct Captured {
   std::vector<Tensor> inputs;
   Tensor output;
   CaptureEnvironment environment;
-  StepParts parts;
-  std::unique_ptr<StepValues> values;
+  HostState parts;
+  std::unique_ptr<ReplayValues> values;
   std::optional<Graph> graph;  // last: destroyed first, since it uses the others
 
   // Names the dependency that has changed since the capture; null if none has.
-  const char* change() {
-    if (const char* const what = environment.change()) return what;
+  const char* find_mismatch() {
+    if (const char* const what = environment.find_mismatch()) return what;
     if (graph->has_failed()) return "a communicator, which has failed";
-    return parts.change();
+    return parts.find_mismatch();
   }
   void launch() {
     values->send();
@@ -92,7 +92,7 @@ struct StepGraph::State {
   const int eager_steps;
   int steps = 0;               // steps taken eagerly
   std::vector<Tensor> before;  // the inputs of the latest eager step
-  StepParts parts;             // the parts that the latest eager step used
+  HostState parts;             // the parts that the latest eager step used
   std::optional<Captured> captured;
   bool has_missed = false;  // the latest step could not be replayed
   bool has_told = false;
@@ -104,7 +104,7 @@ struct StepGraph::State {
   void forget() noexcept {
     captured.reset();
     before.clear();
-    parts = StepParts();
+    parts = HostState();
     steps = 0;
     has_missed = false;
   }
@@ -115,7 +115,7 @@ struct StepGraph::State {
 // first of the eager_steps before a new capture.
 bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
   if (!captured || !have_same_shapes(captured->inputs, given) || have_gradients(given)) return false;
-  const char* const change = captured->change();
+  const char* const change = captured->find_mismatch();
   const bool missed_before = std::exchange(has_missed, change != nullptr);
   if (!change) return true;
   if (!std::exchange(has_told, true))
@@ -130,13 +130,13 @@ bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
 }
 
 Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor>& inputs) {
-  parts = StepParts();
+  parts = HostState();
   Context own = context();
-  own.step_parts = &parts;
+  own.host_state = &parts;
   const ContextScope scope(own);
   const Tensor output = eagerly(step, inputs);
-  parts.mark();
-  if (captured) captured->parts.mark();
+  parts.after_step();
+  if (captured) captured->parts.after_step();
   ++steps;
   before = inputs;
   return output;
@@ -148,13 +148,13 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
   for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());
   made.parts = std::move(parts);
   made.parts.begin();
-  made.values = std::make_unique<StepValues>(autograd::next_node());
+  made.values = std::make_unique<ReplayValues>(autograd::next_node());
   forget();
   std::exception_ptr failure;
   {
     Context own = context();
-    own.step_values = made.values.get();
-    own.step_parts = &made.parts;
+    own.replay_values = made.values.get();
+    own.host_state = &made.parts;
     // a new autocast region, because the casts in the cache of an outer one were computed outside the capture
     own.autocast = nullptr;
     const ContextScope scope(own);
@@ -180,7 +180,7 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
       lockstep::detail::rethrow_with_context("while a training step was captured");
     }
   made.parts.end(*made.values);
-  made.parts.mark();
+  made.parts.after_step();
   return captured.emplace(std::move(made)).output;
 }
 
@@ -188,8 +188,8 @@ Tensor StepGraph::State::launch(const std::vector<Tensor>& given) {
   for (std::size_t i = 0; i < given.size(); ++i) copy_values(captured->inputs[i], given[i]);
   captured->values->advance();
   captured->launch();
-  captured->values->count_changes();
-  captured->parts.leave();
+  captured->values->bump_versions();
+  captured->parts.restore_captured();
   return captured->output;
 }
 

@@ -36,7 +36,7 @@ TEST(DetectAnomaly, NamesTheForwardOperation) {
   const std::string error = thrown<AutogradError>([&] { loss.backward(); });
   EXPECT_NE(error.find("SqrtBackward for input 0 of the operation Sqrt"), std::string::npos) << error;
   EXPECT_NE(error.find("[2]"), std::string::npos) << error;
-  EXPECT_NE(error.find("look at what that operation was given in forward"), std::string::npos) << error;
+  EXPECT_NE(error.find("check the inputs of that operation in forward"), std::string::npos) << error;
   EXPECT_FALSE(x.grad().defined());
 }
 

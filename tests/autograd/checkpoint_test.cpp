@@ -190,8 +190,8 @@ TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {
       checkpoint([&](const Tensor& in) { return std::exchange(again, true) ? in * in * in : exp(in) * in; }, x);
   // Leaves are not counted. In the first run, Exp and Mul save the exponential; in the second, Mul saves the square.
   EXPECT_EQ(thrown<AutogradError>([&] { sum(y).backward(); }),
-            "[checkpoint] expected the function to do the same again, got 1 saved tensors where it saved 2 before (in "
-            "backward of Mul)");
+            "[checkpoint] the function must compute the same when it is run again for backward: it saved 2 tensors in "
+            "forward, and 1 now (in backward of Mul)");
 }
 
 TEST(Checkpoint, RefusesAFunctionThatComputesInAnotherDType) {
@@ -203,8 +203,8 @@ TEST(Checkpoint, RefusesAFunctionThatComputesInAnotherDType) {
   const Tensor y = checkpoint(wider, x);
   EXPECT_EQ(
       thrown<AutogradError>([&] { sum(y).backward(); }),
-      "[checkpoint] expected the function to do the same again, got a saved tensor 0 of [3] float64 where it saved "
-      "[3] float32 before (in backward of Exp)");
+      "[checkpoint] the function must compute the same when it is run again for backward: its saved tensor 0 was [3] "
+      "float32 in forward, and is [3] float64 now (in backward of Exp)");
 }
 
 TEST(Checkpoint, RefusesInputsThatWereChanged) {

@@ -144,11 +144,13 @@ TEST(BackwardRefuses, RootsThatItCannotStartFrom) {
   const TestDevices devices(1);
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(thrown<AutogradError>([] { tensor(1.).backward(); }),
-            "[backward] expected a root that requires a gradient, got one of shape []: nothing that it was computed "
-            "from requires one (detach(), NoGrad, all parameters frozen, or an operation without a gradient, such as "
-            "argmax or a comparison)");
-  EXPECT_EQ(thrown<ShapeError>([&] { (x * 2.0).backward(); }),
-            "[backward] expected a gradient for a root of shape [2], got none");
+            "[backward] this tensor of shape [] does not require a gradient: nothing it was computed from does (all "
+            "parameters frozen, computed under NoGrad, detached, or computed by an operation without a gradient, such "
+            "as argmax or a comparison?). Call backward() on the loss before detach(), outside NoGrad");
+  EXPECT_EQ(
+      thrown<ShapeError>([&] { (x * 2.0).backward(); }),
+      "[backward] only a root with one element has a default gradient, got shape [2]: pass its gradient, or reduce "
+      "it to a scalar");
   EXPECT_THROW((x * 2.0).backward(ones({3}, {.dtype = kFloat64})), ShapeError);
   EXPECT_THROW((x * 2.0).backward(ones({2})), DTypeError);
   EXPECT_THROW((x * 2.0).backward(ones({2}, {.dtype = kFloat64, .device = "cuda:0"})), DeviceMismatch);

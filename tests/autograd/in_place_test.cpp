@@ -51,10 +51,9 @@ TEST(InPlace, OnTensorsWithoutGradientIsFree) {
 
 TEST(InPlaceRefuses, ALeafThatRequiresAGradient) {
   Tensor x = ones({3}, {.requires_grad = true});
-  EXPECT_EQ(
-      thrown<AutogradError>([&] { x.add_(ones({3})); }),
-      "[add_] expected a tensor that may change in place, got a leaf of shape [3] that requires a gradient: change it "
-      "under NoGrad");
+  EXPECT_EQ(thrown<AutogradError>([&] { x.add_(ones({3})); }),
+            "[add_] cannot change a leaf of shape [3] in place, because the leaf requires a gradient: change it under "
+            "NoGrad");
   EXPECT_THROW(x.fill_(2), AutogradError);
   EXPECT_THROW(x.mul_(2.0), AutogradError);
   EXPECT_EQ(values(x), std::vector<double>(3, 1));
@@ -87,8 +86,8 @@ TEST(InPlace, OfASavedTensorIsFoundByBackward) {
   const std::string failed = thrown<AutogradError>([&] { y.backward(); });
   EXPECT_EQ(
       failed,
-      "[MulBackward] expected a saved tensor of shape [3] at version 0, got version 1: it was changed in place (in "
-      "backward of Mul)");
+      "[MulBackward] expected a saved tensor of shape [3] at version 0, got version 1: it was changed in place after "
+      "the operation saved it. Change a clone() of it, or use the out-of-place operation (in backward of Mul)");
 }
 
 TEST(InPlace, ThroughAViewIsFoundToo) {

@@ -182,8 +182,8 @@ TEST(ViewsInPlace, OfImagesKeepTheirLayout) {
 TEST(ViewsInPlaceRefuse, ViewsOfALeaf) {
   Tensor x = ones({3}).requires_grad_();
   EXPECT_EQ(thrown<AutogradError>([&] { x[0].mul_(2.); }),
-            "[mul_] expected a tensor that may change in place, got a view of a leaf of shape [3] that requires a "
-            "gradient: change it under NoGrad");
+            "[mul_] cannot change a view of a leaf of shape [3] in place, because the leaf requires a gradient: change "
+            "it under NoGrad");
   const NoGrad guard;
   x[0].mul_(2.);
   EXPECT_EQ(values(x), (Values{2, 1, 1}));

@@ -38,15 +38,16 @@ struct Total {
   LOCKSTEP_HD float combine(float a, float b) const { return a + b; }
   LOCKSTEP_HD float finish(float a, std::int64_t) const { return a; }
 };
-template __global__ void reduce_dense_rows<Team::whole_block, 4, Total, float, float>(Total, Cut, const float*, Walk<2>,
-                                                                                      Target<Total, float>);
-template __global__ void reduce_dense_rows<Team::one_warp, 8, Total, Half, Half>(Total, Cut, const Half*, Walk<2>,
-                                                                                 Target<Total, Half>);
-template __global__ void reduce_rows<Team::one_warp, Total, float, float>(Total, Cut, Source<float>,
-                                                                          Target<Total, float>);
-template __global__ void reduce_columns<Total, float, float>(Total, Cut, const float*, std::int64_t,
-                                                             Target<Total, float>);
-template __global__ void reduce_partial<Total, float>(Total, Cut, Walk<2>, Target<Total, float>);
+template __global__ void reduce_dense_rows<Team::whole_block, 4, Total, float, float>(Total, ReductionSplit,
+                                                                                      const float*, Walk<2>,
+                                                                                      ReductionOutput<Total, float>);
+template __global__ void reduce_dense_rows<Team::one_warp, 8, Total, Half, Half>(Total, ReductionSplit, const Half*,
+                                                                                 Walk<2>, ReductionOutput<Total, Half>);
+template __global__ void reduce_rows<Team::one_warp, Total, float, float>(Total, ReductionSplit, ReductionInput<float>,
+                                                                          ReductionOutput<Total, float>);
+template __global__ void reduce_columns<Total, float, float>(Total, ReductionSplit, const float*, std::int64_t,
+                                                             ReductionOutput<Total, float>);
+template __global__ void reduce_partial<Total, float>(Total, ReductionSplit, Walk<2>, ReductionOutput<Total, float>);
 
 struct Squares {
   LOCKSTEP_HD double identity() const { return 0; }

@@ -20,7 +20,7 @@ using Numbers = std::vector<std::int64_t>;
 // Adds 1 to each element. Then the thread that visited the element named by the input multiplies it.
 template <bool kDivided>
 struct Visit {
-  static constexpr int kElementsOf = kDivided ? 0 : -1;
+  static constexpr int kIndependentOperand = kDivided ? 0 : -1;
   template <class Team>
   void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> x) const {
     team.each(out.length, [&](std::int64_t i) { out[i] += 1; });

@@ -91,7 +91,8 @@ TEST(ToVector, RefusesAnotherType) {
   EXPECT_EQ(thrown<DTypeError>([] {
               tensor({1, 2}).to_vector<float>();
             }),
-            "[to_vector] expected the type of int64, got that of float32");
+            "[to_vector] the tensor is int64, but to_vector<T>() was called for float32: use the matching C++ type, or "
+            "convert with .to(dtype)");
   EXPECT_EQ(tensor({true, false}).to_vector<bool>(), (std::vector<bool>{true, false}));
 }
 

@@ -131,8 +131,8 @@ TEST(LBFGS, NamesAllThatIsWrongWithAStateAndChangesNothing) {
     FAIL() << "expected InvalidArgument";
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
-                 "[LBFGS.load_state_dict] expected the keys of this one, got \"state.0.n_iter\" 1.5; missing "
-                 "\"state.0.d\"; unexpected \"state.0.odd\"");
+                 "[LBFGS.load_state_dict] the state dict does not match this LBFGS: key \"state.0.n_iter\" is 1.5, "
+                 "expected a whole number of at least 0; missing key \"state.0.d\"; unexpected key \"state.0.odd\"");
   }
   EXPECT_EQ(problem.number("state.0.n_iter"), before);
 }

@@ -275,7 +275,8 @@ TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {
 TEST(Refusals, NameTheParameter) {
   const Tensor good = parameter({1});
   const auto make = [&](const Tensor& bad) { return [&, bad] { optim::SGD({good, bad}, {}); }; };
-  EXPECT_EQ(message_of<InvalidArgument>(make({})), "[SGD] expected parameter 1 to have a shape, got an undefined one");
+  EXPECT_EQ(message_of<InvalidArgument>(make({})),
+            "[SGD] expected parameter 1 to have a shape, got an undefined one: run a batch through lazy modules first");
   EXPECT_EQ(message_of<InvalidArgument>(make(good)), "[SGD] expected each parameter once, got parameter 1 again");
   EXPECT_EQ(message_of<DTypeError>(make(tensor({1}))), "[SGD] expected parameter 1 of a floating dtype, got int64");
   EXPECT_EQ(message_of<InvalidArgument>(make(sum(good))),

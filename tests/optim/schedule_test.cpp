@@ -139,8 +139,8 @@ TEST(ScheduleState, NamesAllThatIsWrongAndChangesNothing) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "[Schedule.load_state_dict] expected the keys of this one, got missing \"last_epoch\"; \"base_lrs\" of shape "
-        "[2] for [1]; unexpected \"odd\"");
+        "[Schedule.load_state_dict] the state dict does not match this Schedule: missing key \"last_epoch\"; key "
+        "\"base_lrs\" has shape [2], expected [1]; unexpected key \"odd\"");
   }
   EXPECT_EQ(schedule.last_epoch(), 1);
   EXPECT_NEAR(optimizer.lr(), 0.03, 1e-15);

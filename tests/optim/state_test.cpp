@@ -127,9 +127,9 @@ TEST(OptimizerState, NamesAllThatIsWrongAndChangesNothing) {
   bad.add("param_groups.0.lr", tensor(-1.0));
   bad.add("state.77.step", tensor(1));
   const std::string message = refusal(optimizer, bad);
-  for (const char* part :
-       {"missing \"state.0.exp_avg\"", "missing \"param_groups.0.eps\"", "missing \"state.3.step\"",
-        "\"state.1.exp_avg_sq\" of shape [2, 2] for [13]", "lr >= 0, got -1", "unexpected \"state.77.step\""})
+  for (const char* part : {"missing key \"state.0.exp_avg\"", "missing key \"param_groups.0.eps\"",
+                           "missing key \"state.3.step\"", "key \"state.1.exp_avg_sq\" has shape [2, 2], expected [13]",
+                           "lr >= 0, got -1", "unexpected key \"state.77.step\""})
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   EXPECT_EQ(optimizer.lr(), 0.1);
   const StateDict now = optimizer.state_dict();
@@ -143,8 +143,9 @@ TEST(OptimizerState, RefusesGroupsOfOtherSizes) {
   const std::vector<Tensor> head(parameters.begin(), parameters.begin() + 2),
       rest(parameters.begin() + 2, parameters.end());
   optim::SGD one(parameters, {}), two({{head, {.lr = 0.1}}, {rest, {.lr = 0.2}}});
-  EXPECT_NE(refusal(two, one.state_dict()).find("missing \"param_groups.1.lr\""), std::string::npos);
-  EXPECT_NE(refusal(one, two.state_dict()).find("\"param_groups.0.params\" of shape [2] for [6]"), std::string::npos);
+  EXPECT_NE(refusal(two, one.state_dict()).find("missing key \"param_groups.1.lr\""), std::string::npos);
+  EXPECT_NE(refusal(one, two.state_dict()).find("key \"param_groups.0.params\" has shape [2], expected [6]"),
+            std::string::npos);
 }
 
 TEST(OptimizerState, RefusesAStepThatIsNone) {

@@ -284,22 +284,23 @@ struct Compared {
 struct Tag {};
 
 // Types that may hold tensors where they cannot be visited are refused at compile time.
-static_assert(!kShowsTensors<Hidden>);
-static_assert(!kShowsTensors<std::vector<Hidden>>);
-static_assert(!kShowsTensors<std::set<Tensor>>);
-static_assert(!kShowsTensors<std::unordered_multimap<std::string, Tensor>>);
-static_assert(!kShowsTensors<std::variant<int, Hidden>>);
-static_assert(!kShowsTensors<std::any>);
-static_assert(kShowsTensors<Output> && kShowsTensors<std::deque<Tensor>>);
-static_assert(kShowsTensors<Compared> && kShowsTensors<std::vector<Compared>> && kShowsTensors<Tag>);
-static_assert(!kShowsTensors<std::function<void()>> && !kShowsTensors<nn::Linear>);
-static_assert(!kShowsTensors<Tensor*> && !kShowsTensors<std::shared_ptr<const Output>>);
-static_assert(!kShowsTensors<std::vector<std::unique_ptr<Tensor>>> && !kShowsTensors<std::reference_wrapper<Output>>);
-static_assert(!kShowsTensors<std::shared_ptr<Hidden>> && !kShowsTensors<std::reference_wrapper<Hidden>>);
-static_assert(kShowsTensors<Gather> && kShowsTensors<Device> && kShowsTensors<std::optional<double>>);
-static_assert(kShowsTensors<std::nullopt_t> && kShowsTensors<std::string_view> && kShowsTensors<const char*>);
-static_assert(kShowsTensors<int (*)(double)> && kShowsTensors<std::set<std::pair<int, std::string>>>);
-static_assert(kShowsTensors<std::string> && kShowsTensors<std::map<std::string, std::vector<double>>>);
+static_assert(!kHidesNoTensors<Hidden>);
+static_assert(!kHidesNoTensors<std::vector<Hidden>>);
+static_assert(!kHidesNoTensors<std::set<Tensor>>);
+static_assert(!kHidesNoTensors<std::unordered_multimap<std::string, Tensor>>);
+static_assert(!kHidesNoTensors<std::variant<int, Hidden>>);
+static_assert(!kHidesNoTensors<std::any>);
+static_assert(kHidesNoTensors<Output> && kHidesNoTensors<std::deque<Tensor>>);
+static_assert(kHidesNoTensors<Compared> && kHidesNoTensors<std::vector<Compared>> && kHidesNoTensors<Tag>);
+static_assert(!kHidesNoTensors<std::function<void()>> && !kHidesNoTensors<nn::Linear>);
+static_assert(!kHidesNoTensors<Tensor*> && !kHidesNoTensors<std::shared_ptr<const Output>>);
+static_assert(!kHidesNoTensors<std::vector<std::unique_ptr<Tensor>>> &&
+              !kHidesNoTensors<std::reference_wrapper<Output>>);
+static_assert(!kHidesNoTensors<std::shared_ptr<Hidden>> && !kHidesNoTensors<std::reference_wrapper<Hidden>>);
+static_assert(kHidesNoTensors<Gather> && kHidesNoTensors<Device> && kHidesNoTensors<std::optional<double>>);
+static_assert(kHidesNoTensors<std::nullopt_t> && kHidesNoTensors<std::string_view> && kHidesNoTensors<const char*>);
+static_assert(kHidesNoTensors<int (*)(double)> && kHidesNoTensors<std::set<std::pair<int, std::string>>>);
+static_assert(kHidesNoTensors<std::string> && kHidesNoTensors<std::map<std::string, std::vector<double>>>);
 
 TEST(Scatter, SplitsMapsOfAnyOrder) {
   const TestDevices devices(2);

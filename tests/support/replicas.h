@@ -39,7 +39,7 @@ class LooseReplicas final : public autograd::ReplicatedParameter {
   }
 
   std::shared_ptr<autograd::GradientListener> listener() const noexcept override { return nullptr; }
-  Tensor gradient_place(const autograd::Replica&) const override { return {}; }
+  Tensor grad_bucket_view(const autograd::Replica&) const override { return {}; }
   void accumulate(const autograd::Replica&, const Tensor&) override {}
   void check_idle(const char*) const override {}
   void complete_gradient() override {}

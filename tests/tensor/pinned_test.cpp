@@ -106,8 +106,8 @@ TEST(PinnedTensor, NeedsAGpu) {
   const std::string message = thrown<InvalidArgument>([] { numbers().pin_memory(); });
   EXPECT_THROW(empty({2}, {.pinned_memory = true}), InvalidArgument);
   EXPECT_EQ(message,
-            "[pin_memory] expected a GPU to pin memory for, got none. What to do: leave pinning out where "
-            "cuda::is_available() says no; it makes copies to GPUs faster, and nothing else");
+            "[pin_memory] cannot pin memory without a GPU: leave pinning out where cuda::is_available() says no "
+            "(pinning only makes copies to GPUs faster)");
 }
 
 TEST(PinnedTensor, GoesToGpusWhateverItsLayoutAndDtype) {

@@ -19,9 +19,9 @@ namespace lockstep {
 namespace {
 
 template <class... T>
-constexpr bool kAllShow = (kShowsTensors<T> && ...);
+constexpr bool kAllShow = (kHidesNoTensors<T> && ...);
 template <class... T>
-constexpr bool kNoneShows = !(kShowsTensors<T> || ...);
+constexpr bool kNoneShows = !(kHidesNoTensors<T> || ...);
 
 struct Tree {
   Tensor x;

@@ -17,7 +17,7 @@
 namespace lockstep {
 
 namespace autograd {
-class Tape;
+class CheckpointFrame;
 }  // namespace autograd
 
 namespace detail {
@@ -30,7 +30,7 @@ class LOCKSTEP_API CheckpointedScope {
   CheckpointedScope& operator=(const CheckpointedScope&) = delete;
 
  private:
-  std::shared_ptr<autograd::Tape> tape_;  // null if gradients are not recorded
+  std::shared_ptr<autograd::CheckpointFrame> frame_;  // null if gradients are not recorded
 };
 }  // namespace detail
 

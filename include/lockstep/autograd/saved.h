@@ -14,7 +14,7 @@ enum class SavedAs : std::uint8_t { input, output };
 /// For an operation that saves its own result: Saved(result, kOutput).
 inline constexpr SavedAs kOutput = SavedAs::output;
 
-class Dropped;
+class SavedPlaceholder;
 
 /// A tensor that is kept for backward. Meanwhile, in-place changes of the tensor that would be recorded throw
 /// AutogradError.
@@ -24,14 +24,14 @@ class LOCKSTEP_API Saved {
   /// An output is kept without its grad_fn: the node will hold the output, and they would form a reference cycle.
   explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::input);
   Saved(const Saved& other) noexcept
-      : tensor_(other.tensor_), dropped_(other.dropped_), version_(other.version_), as_(other.as_) {
+      : tensor_(other.tensor_), placeholder_(other.placeholder_), version_(other.version_), as_(other.as_) {
     if (tensor_.defined()) count(1);
   }
   Saved(Saved&&) noexcept = default;
   /// Takes over the other's tensor.
   Saved& operator=(Saved other) noexcept {
     std::swap(tensor_, other.tensor_);
-    std::swap(dropped_, other.dropped_);
+    std::swap(placeholder_, other.placeholder_);
     std::swap(version_, other.version_);
     std::swap(as_, other.as_);
     return *this;
@@ -48,7 +48,7 @@ class LOCKSTEP_API Saved {
   void count(int change) const noexcept;
 
   Tensor tensor_;
-  std::shared_ptr<Dropped> dropped_;  // set if the tensor was dropped (checkpoint())
+  std::shared_ptr<SavedPlaceholder> placeholder_;  // set if the tensor was dropped (checkpoint())
   std::uint64_t version_ = 0;
   SavedAs as_ = SavedAs::input;
 };

@@ -43,7 +43,7 @@ void leave_no_rows(Batch& batch) {
         if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
       },
       []<class Part>(const MemberPath&, const Part&) {
-        if constexpr (!kShowsTensors<Part>) throw_no_batch_without_rows();
+        if constexpr (!kHidesNoTensors<Part>) throw_no_batch_without_rows();
       },
       [](const MemberPath&, std::size_t) {});
 }

@@ -20,7 +20,7 @@ void for_each_tensor_of(Batch& batch, const Visit& visit) {
         if (tensor.defined()) visit(tensor);
       },
       []<class Part>(const MemberPath&, const Part&) {
-        if constexpr (!kShowsTensors<Part>) throw_hides_tensors();
+        if constexpr (!kHidesNoTensors<Part>) throw_hides_tensors();
       },
       [](const MemberPath&, std::size_t) {});
 }

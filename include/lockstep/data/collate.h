@@ -12,7 +12,7 @@
 //   std::string            std::vector<std::string>
 //   struct with members()  the same struct, each member collated, if it is default constructible and each member's
 //                          batch has the member's type, as that of a Tensor has
-//   anything else          std::vector of the samples; does not compile for what may hide tensors (kShowsTensors)
+//   anything else          std::vector of the samples; does not compile for what may hide tensors (kHidesNoTensors)
 //
 // For another rule specialize Collator, or give the loader a function. Safe from any thread.
 #pragma once

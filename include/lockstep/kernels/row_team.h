@@ -101,14 +101,14 @@ LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
 
 /// True if f takes the rows without a team: then one thread computes a row, on a GPU as well.
 template <class F, class... Rows>
-inline constexpr bool kWorksAlone = std::is_invocable_v<const F&, Rows...>;
+inline constexpr bool kTakesNoTeam = std::is_invocable_v<const F&, Rows...>;
 
-/// F::kElementsOf, for an f that computes independent elements, without reduce(): the number of the operand whose
-/// elements they are. A GPU divides each row of this operand among threads. -1 for other functions.
+/// F::kIndependentOperand, for an f that computes independent elements, without reduce(): the number of the operand
+/// whose elements they are. A GPU divides each row of this operand among threads. -1 for other functions.
 template <class F>
-inline constexpr int kElementsOf = [] {
-  if constexpr (requires { F::kElementsOf; })
-    return F::kElementsOf;
+inline constexpr int kIndependentOperand = [] {
+  if constexpr (requires { F::kIndependentOperand; })
+    return F::kIndependentOperand;
   else
     return -1;
 }();

@@ -30,8 +30,8 @@ class LOCKSTEP_API NAdam final : public OptimizerWith<NAdamOptions> {
  private:
   std::vector<Slot> slots(std::size_t group) const override;
   void update(std::size_t group, const Batch& batch) const override;
-  const char* number_name() const override { return "mu_product"; }
-  double next_number(std::size_t group, double step, double number) const override;
+  const char* scalar_state_name() const override { return "mu_product"; }
+  double next_scalar_state(std::size_t group, double step, double before) const override;
 };
 
 }  // namespace lockstep::optim

@@ -28,7 +28,7 @@
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
-class StepValues;
+class ReplayValues;
 }
 
 namespace lockstep::optim {
@@ -107,8 +107,8 @@ class LOCKSTEP_API Optimizer {
 
  private:
   struct Impl;
-  struct KeptBatch;
-  struct KeptStep;
+  struct CapturedBatch;
+  struct CapturedOptimizerStep;
   class StepState;
 
   virtual std::vector<Option> option_list(std::size_t group) = 0;
@@ -118,10 +118,10 @@ class LOCKSTEP_API Optimizer {
   virtual std::vector<Slot> slots(std::size_t group) const = 0;
   /// Runs one step of a batch.
   virtual void update(std::size_t group, const Batch& batch) const = 0;
-  /// The name of a number that each parameter keeps beside its slots, initially 1; null for none.
-  virtual const char* number_name() const { return nullptr; }
-  /// The number after step `step`, from the number before.
-  virtual double next_number(std::size_t /*group*/, double /*step*/, double number) const { return number; }
+  /// The name of a scalar that each parameter keeps beside its slots, initially 1; null for none.
+  virtual const char* scalar_state_name() const { return nullptr; }
+  /// The scalar after step `step`, from the one before.
+  virtual double next_scalar_state(std::size_t /*group*/, double /*step*/, double before) const { return before; }
   /// Adds state that belongs to no single parameter, under its keys.
   virtual void add_own_state(StateDict& /*dict*/) const {}
   /// Reads that state and records problems. Returns a function that installs it once there are no problems, or null.
@@ -133,11 +133,11 @@ class LOCKSTEP_API Optimizer {
   /// Checks a parameter that has a gradient. Returns its gradient in each replica.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
   /// For a step that is being captured: prepares the batch, and returns the data that replays its update.
-  KeptBatch captured(StepValues& values, std::size_t group, Batch& batch);
+  CapturedBatch capture_batch(ReplayValues& values, std::size_t group, Batch& batch);
   /// The host's part of step() when a captured step is replayed.
-  void step_again(const KeptStep& kept);
-  /// Tells the CapturedStep, if one is active, that it uses this optimizer; `kept`: what step() captured, or null.
-  void use_in_step(const std::shared_ptr<KeptStep>& kept);
+  void replay(const CapturedOptimizerStep& captured);
+  /// Tells the CapturedStep, if one is active, that it uses this optimizer; `captured`: what step() captured, or null.
+  void register_with_capture(const std::shared_ptr<CapturedOptimizerStep>& captured);
   /// Called before a step: records the settings for models of several processes. At the first step all processes
   /// compare them.
   void compare_settings();

@@ -28,7 +28,7 @@ inline constexpr std::size_t kMaxSlots = 4;
 /// slots before it.
 inline constexpr std::size_t kMasterSlot = 3;
 
-class KeptRule;
+class CapturedRule;
 
 /// Parameters of one group, device and dtype that have taken the same number of steps: the argument of an optimizer's
 /// update(), which passes it to apply(). The owner of the tensors keeps them alive until the launch.
@@ -41,21 +41,21 @@ struct Batch {
   };
 
   DeviceState* device = nullptr;
-  DType dtype = kFloat32;    ///< The parameters' dtype.
-  double step = 0;           ///< The number of this step, from 1.
-  double number = 1;         ///< See Optimizer::number_name.
-  unsigned fresh = 0;        ///< Bit k: slot k was made in this step.
-  KeptRule* kept = nullptr;  ///< Set while a step is captured or replayed, else null.
-  std::vector<Item> items;   ///< All parameters of the batch.
+  DType dtype = kFloat32;            ///< The parameters' dtype.
+  double step = 0;                   ///< The number of this step, from 1.
+  double scalar_state = 1;           ///< See Optimizer::scalar_state_name.
+  unsigned new_slots = 0;            ///< Bit k: slot k was made in this step.
+  CapturedRule* captured = nullptr;  ///< Set while a step is captured or replayed, else null.
+  std::vector<Item> items;           ///< All parameters of the batch.
 
   /// True if the slot was made in this step.
-  bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
+  bool is_new_slot(std::size_t slot) const noexcept { return (new_slots >> slot) & 1; }
 };
 
 /// The rule of a captured step. Its bytes are in device memory, and each replay overwrites them.
-class KeptRule {
+class CapturedRule {
  public:
-  virtual ~KeptRule() = default;
+  virtual ~CapturedRule() = default;
   /// Stores the present rule, which updates these slots. Returns true if the caller must launch the kernel: a replay
   /// only sends the rule. Throws InvalidArgument for a rule other than the captured one.
   virtual bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) = 0;
@@ -64,17 +64,17 @@ class KeptRule {
 
 /// A rule, or its address in device memory.
 template <class Rule>
-struct HeldRule {
-  Rule own;          ///< Used if `each` is null.
-  const Rule* each;  ///< Read when the kernel runs; may be null.
+struct RuleSource {
+  Rule by_value;                 ///< Used if `in_device_memory` is null.
+  const Rule* in_device_memory;  ///< Read when the kernel runs; may be null.
 
-  LOCKSTEP_HD Rule bind() const { return each ? *each : own; }  ///< The rule to apply.
+  LOCKSTEP_HD Rule bind() const { return in_device_memory ? *in_device_memory : by_value; }  ///< The rule to apply.
 };
 
 /// Throws InvalidArgument naming `op` unless the slots whose bits are set are used in this batch.
 LOCKSTEP_API void expect_slots(const char* op, const Batch& batch, unsigned slots);
 /// Bumps the version of the parameters and of the slots whose bits are set.
-LOCKSTEP_API void count_changes(const Batch& batch, unsigned slots) noexcept;
+LOCKSTEP_API void bump_versions(const Batch& batch, unsigned slots) noexcept;
 
 /// A rule for 16-bit parameters: it updates the master weight, of which the parameter is the rounding. If the parameter
 /// is not that rounding (it was changed by hand, or the master weight is new), the update starts from the parameter.
@@ -109,17 +109,17 @@ template <class... T, class Rule, std::size_t N>
 void launch_rule(const char* name, double flops, const Rule& rule, const Batch& batch,
                  const std::array<std::size_t, N>& slots) {
   static_assert(std::is_trivially_copyable_v<Rule>, "a captured step sends rules to devices as bytes");
-  HeldRule<Rule> held{rule, nullptr};
+  RuleSource<Rule> source{rule, nullptr};
   const TensorImpl* memory = nullptr;
-  if (batch.kept) {
+  if (batch.captured) {
     unsigned taken = 0;
     for (const std::size_t slot : slots) taken |= 1u << slot;
-    if (!batch.kept->put(name, taken, &rule, sizeof rule)) return;
-    memory = &batch.kept->memory();
-    held.each = reinterpret_cast<const Rule*>(lockstep::detail::elements_of(*memory).data);
+    if (!batch.captured->put(name, taken, &rule, sizeof rule)) return;
+    memory = &batch.captured->memory();
+    source.in_device_memory = reinterpret_cast<const Rule*>(lockstep::detail::elements_of(*memory).data);
   }
   const std::vector<MultiRow<2 + N>> rows = rows_of(batch, slots);
-  multi_map<T...>(name, flops, held, *batch.device, std::span(rows), std::span(&memory, memory ? 1 : 0));
+  multi_map<T...>(name, flops, source, *batch.device, std::span(rows), std::span(&memory, memory ? 1 : 0));
 }
 }  // namespace detail
 
@@ -139,7 +139,7 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
       detail::launch_rule<T, const T, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
           name, flops, rule, batch, std::array<std::size_t, sizeof...(Slot)>{Slot...});
   });
-  count_changes(batch, kTaken | 1u << kMasterSlot);
+  bump_versions(batch, kTaken | 1u << kMasterSlot);
 }
 
 /// The gradient in an update: negated to maximize, with weight decay.

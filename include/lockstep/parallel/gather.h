@@ -100,7 +100,7 @@ bool equal_values(const T& a, const T& b) {
 template <class T>
 bool equal_parts(const void* a, const void* b) {
   require_shown_tensors<T>();
-  static_assert(!kShowsTensors<T> || is_comparable<T>(),
+  static_assert(!kHidesNoTensors<T> || is_comparable<T>(),
                 "a part of an output that is no tensor must be equal in all replicas: give the type an operator==");
   if constexpr (is_comparable<T>()) return equal_values(*static_cast<const T*>(a), *static_cast<const T*>(b));
   return false;

@@ -51,12 +51,12 @@ class LOCKSTEP_API GradientBuckets {
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
   /// modules[i] is on devices[i]; the first is the primary. With a world of several processes, all make their buckets,
-  /// of the same parameters, and sums run over all; optimizers then log their calls in `calls`, and `lone_share` is the
+  /// of the same parameters, and sums run over all; optimizers then log their calls in `calls`, and `weight_without_pass` is the
   /// weight of this process's loss if it went through no pass of a model. Throws OutOfMemory, and InvalidArgument for
   /// options that exclude each other.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options, Summing summing, const World& world = {},
-                  const std::shared_ptr<CallLog>& calls = {}, double lone_share = 1);
+                  const std::shared_ptr<CallLog>& calls = {}, double weight_without_pass = 1);
   /// As release(), but prints the error of a sum that failed instead of throwing, and drops the gradients.
   ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;

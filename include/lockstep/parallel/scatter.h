@@ -41,7 +41,7 @@ LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::s
                                     const ScatterOptions& options);
 
 /// Splits all tensors in `value`; other parts go to every shard unchanged. Errors call the value `name`. A value
-/// without tensors has one shard. Does not compile for parts that may hide tensors (kShowsTensors).
+/// without tensors has one shard. Does not compile for parts that may hide tensors (kHidesNoTensors).
 template <class T>
 std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
                        const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {

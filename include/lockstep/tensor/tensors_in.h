@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <lockstep/core/structure.h>
+#include <lockstep/tensor/hidden_tensors.h>
 #include <lockstep/tensor/tensor.h>
-#include <lockstep/tensor/tensors_unseen.h>
 
 namespace lockstep {
 
@@ -48,14 +48,14 @@ inline constexpr bool kHoldsTensors = detail::holds_tensors<T>();
 /// enums, texts, empty types, aggregates of or pointers to such, or have an operator==, as only plain values do. A
 /// reference_wrapper marks values that replicas share: its referent need not be known to hold none.
 template <class T>
-inline constexpr bool kShowsTensors = kHoldsTensors<T> ||
-                                      detail::tensors_unseen<std::remove_cv_t<T>>() == detail::TensorsUnseen::none;
+inline constexpr bool kHidesNoTensors = kHoldsTensors<T> ||
+                                        detail::hidden_tensors<std::remove_cv_t<T>>() == detail::HiddenTensors::none;
 
 /// Does not compile for a part that may hide tensors.
 template <class Part>
 constexpr void require_shown_tensors() {
-  require_known<Part, kShowsTensors<Part>>();
-  if constexpr (kShowsTensors<Part> && !kHoldsTensors<Part>) detail::require_usable_equality<Part>();
+  require_known<Part, kHidesNoTensors<Part>>();
+  if constexpr (kHidesNoTensors<Part> && !kHoldsTensors<Part>) detail::require_usable_equality<Part>();
 }
 
 namespace detail {

@@ -46,7 +46,7 @@ bool is_ours(const FusedOp& op, const Convolution& c) {
   if (rank < 3 || rank > 5) return false;
   for (const FusedOperand* operand : {&c.x, &c.weight, &c.y})
     if (operand->dtype != kFloat32 || operand->sizes.elements() == 0) return false;
-  if (!lies_channels_last(c.x.sizes, c.x.strides) || !lies_channels_last(c.y.sizes, c.y.strides)) return false;
+  if (!is_dense_channels_last(c.x.sizes, c.x.strides) || !is_dense_channels_last(c.y.sizes, c.y.strides)) return false;
   if (!is_row_major(c.weight) || (c.bias.present && !is_row_major(c.bias))) return false;
   for (int d = 0; d < rank - 2; ++d) {  // declines shapes that need more padding behind the image than before it
     const std::int64_t reach = op.dilation[d] * (c.weight.sizes[d + 2] - 1) + 1;

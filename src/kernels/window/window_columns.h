@@ -45,7 +45,7 @@ struct WindowColumns {
 
 /// im2col, with zeros for padding. T: an unsigned integer of the element's size.
 template <class T>
-struct WindowsToColumns {
+struct Im2Col {
   const T* from;
   T* to;
   WindowColumns columns;
@@ -106,7 +106,7 @@ struct WindowsToColumns {
 
 /// col2im: each input is the sum of its elements in the columns, in the order of the windows' elements.
 template <class T>
-struct ColumnsToWindows {
+struct Col2Im {
   using A = ComputeType<T>;
 
   const T* from;

@@ -144,7 +144,7 @@ Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias
     const Tensor p = a.get(), q = w.get();
     Gradients gradients{
         nx ? convolution_input_gradient(g, q, p.sizes(), geometry) : Tensor(),
-        nw ? convolution_weight_gradient(p, g, q.sizes(), geometry, autograd::gradient_place(1)) : Tensor()};
+        nw ? convolution_weight_gradient(p, g, q.sizes(), geometry, autograd::grad_bucket_view(1)) : Tensor()};
     if (nb) gradients.push_back(bias_gradient(g));
     return gradients;
   };
@@ -164,7 +164,7 @@ Tensor convolution_input_gradient(const Tensor& g, const Tensor& weight, const S
              const Tensor p = a.get(), q = w.get();
              return Gradients{
                  ng ? convolution(h, q, {}, geometry) : Tensor(),
-                 nw ? convolution_weight_gradient(h, p, q.sizes(), geometry, autograd::gradient_place(1)) : Tensor()};
+                 nw ? convolution_weight_gradient(h, p, q.sizes(), geometry, autograd::grad_bucket_view(1)) : Tensor()};
            });
   return x;
 }

@@ -1,9 +1,9 @@
 // The fused form of a sequence, over a cell: a type with
-//   kGates         size of the weights' rows, in units of the hidden size
-//   kHasCell       true if it has a second state, c
-//   kSeparate      true if it needs the products of state and inputs separately, not their sum
-//   forward(...)   one kernel: from the gates' sums to the gates and the state
-//   backward(...)  one kernel: from the state's gradient to the gradients of the gates' sums
+//   kGates                 size of the weights' rows, in units of the hidden size
+//   kHasCell               true if it has a second state, c
+//   kSeparateStateProduct  true if it needs the products of state and inputs separately, not their sum
+//   forward(...)           one kernel: from the gates' sums to the gates and the state
+//   backward(...)          one kernel: from the state's gradient to the gradients of the gates' sums
 #pragma once
 
 #include <utility>
@@ -24,35 +24,37 @@ namespace lockstep::recurrent {
 /// True if the cell may run all steps as one operation: forward_all(...), backward_all(...), which return false if they
 /// cannot.
 template <class Cell>
-inline constexpr bool kTakesAllSteps = requires {
+inline constexpr bool kHasFusedSequence = requires {
   &Cell::forward_all;
 };
 
-/// The rows of one step. from_h is undefined unless the cell is kSeparate, c unless it has a cell state.
+/// The rows of one step. state_product is undefined unless the cell is kSeparateStateProduct, c unless it has a cell
+/// state.
 struct ForwardStep {
-  Tensor gates;   ///< [rows, gates * hidden]: first the sums, then the gates.
-  Tensor from_h;  ///< The product of the state.
+  Tensor gates;          ///< [rows, gates * hidden]: first the sums, then the gates.
+  Tensor state_product;  ///< The product of the state.
   Tensor h_before, h, c_before, c;
 };
 
 struct BackwardStep {
   ForwardStep of;
-  Tensor d_gates;   ///< To be written, as is d_from_h.
-  Tensor d_from_h;  ///< Undefined unless kSeparate.
-  Tensor d_output;  ///< The gradient of h from the outputs.
-  Tensor dh;        ///< The gradient of h from the next step. If kSeparate, becomes that of h_before, without the part
-                    ///< through the product.
-  Tensor dc;        ///< The gradient of c; becomes that of c_before.
+  Tensor d_gates;          ///< To be written, as is d_state_product.
+  Tensor d_state_product;  ///< Undefined unless kSeparateStateProduct.
+  Tensor d_output;         ///< The gradient of h from the outputs.
+  /// The gradient of h from the next step. If kSeparateStateProduct, becomes that of h_before, without the part through
+  /// the product.
+  Tensor dh;
+  Tensor dc;  ///< The gradient of c; becomes that of c_before.
 };
 
 /// The tensors that a sequence saves for backward.
 struct Kept {
-  Tensor gates, from_h;  ///< Rows of all steps.
+  Tensor gates, state_product;  ///< Rows of all steps.
   History h, c;
 
   ForwardStep at(const Steps& steps, std::int64_t step) const {
     const auto of = [&](const Tensor& all) { return all.defined() ? step_rows(all, steps, step) : Tensor(); };
-    return {of(gates), of(from_h), h.before(steps, step), h.after(steps, step), of(c.all_before()), of(c.all())};
+    return {of(gates), of(state_product), h.before(steps, step), h.after(steps, step), of(c.all_before()), of(c.all())};
   }
 };
 
@@ -80,24 +82,24 @@ Kept forward_pass(const Inputs& in, const Steps& steps) {
   const Tensor& x = in[kX];
   DeviceState& device = *x.impl()->storage->device;
   const auto dense = [](const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; };
-  const bool sums = !Cell::kSeparate && in[kBiasIh].defined();
+  const bool sums = !Cell::kSeparateStateProduct && in[kBiasIh].defined();
   const Tensor bias = dense(sums ? in[kBiasIh] + in[kBiasHh] : in[kBiasIh]), bias_hh = dense(in[kBiasHh]);
   const Tensor weight_hh = turned(in[kWeightHh]);
   Kept kept = {uninitialized(x, {steps.total(), wide}),
-               Cell::kSeparate ? uninitialized(x, {steps.total(), wide}) : Tensor(),
+               Cell::kSeparateStateProduct ? uninitialized(x, {steps.total(), wide}) : Tensor(),
                History(steps, in[kH], device, x.dtype(), hidden),
                {}};
   if (Cell::kHasCell) kept.c = History(steps, in[kC], device, x.dtype(), hidden);
   multiply(kept.gates, x, turned(in[kWeightIh]), {.bias = bias});
-  if constexpr (kTakesAllSteps<Cell>)
+  if constexpr (kHasFusedSequence<Cell>)
     if (Cell::forward_all(in, steps, kept, hidden)) return kept;
   for (std::int64_t nth = 0; nth < steps.count(); ++nth) {
     const std::int64_t step = steps.taken(nth);
     kept.h.begin(steps, step);
     if (Cell::kHasCell) kept.c.begin(steps, step);
     const ForwardStep at = kept.at(steps, step);
-    if (Cell::kSeparate)
-      multiply(at.from_h, at.h_before, weight_hh, {.bias = bias_hh});
+    if (Cell::kSeparateStateProduct)
+      multiply(at.state_product, at.h_before, weight_hh, {.bias = bias_hh});
     else
       multiply(at.gates, at.h_before, weight_hh, {.beta = 1});
     visit_floating(Cell::kName, x.dtype(), [&]<class T>() { Cell::template forward<T>(at, hidden); });
@@ -117,24 +119,25 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   const Tensor dh = own_gradient(x, arrived[1], {steps.batch(), hidden});
   const Tensor dc = Cell::kHasCell ? own_gradient(x, arrived[2], {steps.batch(), hidden}) : Tensor();
   const Tensor d_gates = uninitialized(x, {steps.total(), wide});
-  const Tensor d_from_h = Cell::kSeparate ? uninitialized(x, {steps.total(), wide}) : Tensor();
+  const Tensor d_state_product = Cell::kSeparateStateProduct ? uninitialized(x, {steps.total(), wide}) : Tensor();
   bool done = false;
-  if constexpr (kTakesAllSteps<Cell>) done = Cell::backward_all(in, steps, kept, d_output, dh, dc, d_gates);
+  if constexpr (kHasFusedSequence<Cell>) done = Cell::backward_all(in, steps, kept, d_output, dh, dc, d_gates);
   for (std::int64_t nth = done ? 0 : steps.count(); nth-- > 0;) {
     const std::int64_t step = steps.taken(nth), count = steps.size(step);
     const BackwardStep at = {kept.at(steps, step),
                              step_rows(d_gates, steps, step),
-                             Cell::kSeparate ? step_rows(d_from_h, steps, step) : Tensor(),
+                             Cell::kSeparateStateProduct ? step_rows(d_state_product, steps, step) : Tensor(),
                              step_rows(d_output, steps, step),
                              row_range(dh, 0, count),
                              Cell::kHasCell ? row_range(dc, 0, count) : Tensor()};
     visit_floating(Cell::kName, x.dtype(), [&]<class T>() { Cell::template backward<T>(at, hidden); });
     if (nth > 0 || needs[kH])
-      multiply(at.dh, Cell::kSeparate ? at.d_from_h : at.d_gates, in[kWeightHh], {.beta = Cell::kSeparate ? 1. : 0.});
+      multiply(at.dh, Cell::kSeparateStateProduct ? at.d_state_product : at.d_gates, in[kWeightHh],
+               {.beta = Cell::kSeparateStateProduct ? 1. : 0.});
   }
-  const Tensor& d_product = Cell::kSeparate ? d_from_h : d_gates;
+  const Tensor& d_product = Cell::kSeparateStateProduct ? d_state_product : d_gates;
   const auto weight_gradient = [&](Input which, const Tensor& d, const Tensor& by) {
-    Tensor gradient = autograd::gradient_place(slots[which]);
+    Tensor gradient = autograd::grad_bucket_view(slots[which]);
     if (!gradient.defined()) gradient = uninitialized(x, in[which].sizes());
     multiply(gradient, turned(d), by);
     return gradient;
@@ -145,8 +148,9 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   if (needs[kWeightHh]) gradients[kWeightHh] = weight_gradient(kWeightHh, d_product, kept.h.all_before());
   if (needs[kBiasIh]) gradients[kBiasIh] = sum(d_gates, {0});
   if (needs[kBiasHh])
-    gradients[kBiasHh] =
-        Cell::kSeparate || !needs[kBiasIh] ? sum(d_product, {0}) : gradients[kBiasIh].clone();  // no shared memory
+    gradients[kBiasHh] = Cell::kSeparateStateProduct || !needs[kBiasIh]
+                             ? sum(d_product, {0})
+                             : gradients[kBiasIh].clone();  // no shared memory
   if (needs[kH]) gradients[kH] = dh;
   if (needs[kC]) gradients[kC] = dc;
   return gradients;

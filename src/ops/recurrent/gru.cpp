@@ -41,22 +41,22 @@ struct GruCell {
   static constexpr const char* kName = "gru";
   static constexpr const char* kNode = "Gru";
   static constexpr std::int64_t kGates = 3;
-  static constexpr bool kHasCell = false, kSeparate = true;
+  static constexpr bool kHasCell = false, kSeparateStateProduct = true;
 
   template <class T>
   static void forward(const ForwardStep& at, std::int64_t n) {
-    const Tensor &g = at.gates, &p = at.from_h;
+    const Tensor &g = at.gates, &p = at.state_product;
     multi_output<T, T, T, T, const T, const T, const T, const T>(
         "gru_cell", 25, GruForward(), at.h, column_part(g, 0, n), column_part(g, 1, n), column_part(g, 2, n),
         column_part(p, 0, n), column_part(p, 1, n), column_part(p, 2, n), at.h_before);
   }
   template <class T>
   static void backward(const BackwardStep& at, std::int64_t n) {
-    const Tensor &d = at.d_gates, &dp = at.d_from_h, &g = at.of.gates;
+    const Tensor &d = at.d_gates, &dp = at.d_state_product, &g = at.of.gates;
     multi_output<T, T, T, T, T, T, T, const T, const T, const T, const T, const T, const T>(
         "gru_cell_gradient", 30, GruBackward(), at.dh, column_part(d, 0, n), column_part(d, 1, n), column_part(d, 2, n),
         column_part(dp, 0, n), column_part(dp, 1, n), column_part(dp, 2, n), column_part(g, 0, n), column_part(g, 1, n),
-        column_part(g, 2, n), column_part(at.of.from_h, 2, n), at.of.h_before, at.d_output);
+        column_part(g, 2, n), column_part(at.of.state_product, 2, n), at.of.h_before, at.d_output);
   }
 };
 

@@ -25,7 +25,7 @@ struct LstmCell {
   static constexpr const char* kName = "lstm";
   static constexpr const char* kNode = "Lstm";
   static constexpr std::int64_t kGates = 4;
-  static constexpr bool kHasCell = true, kSeparate = false;
+  static constexpr bool kHasCell = true, kSeparateStateProduct = false;
 
   static bool forward_all(const Inputs& in, const Steps& steps, const Kept& kept, std::int64_t n) {
     const auto all = [&](const Tensor& rows) { return by_step(rows, steps); };

@@ -49,7 +49,7 @@ struct RnnCell {
   static constexpr const char* kName = "rnn";
   static constexpr const char* kNode = F::kNode;
   static constexpr std::int64_t kGates = 1;
-  static constexpr bool kHasCell = false, kSeparate = false;
+  static constexpr bool kHasCell = false, kSeparateStateProduct = false;
 
   template <class T>
   static void forward(const ForwardStep& at, std::int64_t) {

@@ -66,8 +66,8 @@ Tensor columns_of_windows(const Tensor& x, const SpatialTaps& taps) {
   Tensor out = make_tensor(*x.impl()->storage->device, {columns[0], columns[1] * columns[2], columns[3]}, x.dtype());
   if (out.numel() > 0)
     visit_bits(x.dtype(), [&]<class T>() {
-      const WindowsToColumns<T> kernel{reinterpret_cast<const T*>(from.impl()->data()),
-                                       reinterpret_cast<T*>(out.impl()->data()), columns_over(x.sizes(), taps)};
+      const Im2Col<T> kernel{reinterpret_cast<const T*>(from.impl()->data()), reinterpret_cast<T*>(out.impl()->data()),
+                             columns_over(x.sizes(), taps)};
       launch("unfold", 0, std::array{&out}, std::array{&from}, kernel);
     });
   if (autograd::records(x))
@@ -84,8 +84,8 @@ Tensor windows_added(const Tensor& columns, const SpatialTaps& taps) {
   Tensor out = make_tensor(*columns.impl()->storage->device, images, columns.dtype());
   if (out.numel() > 0)
     visit_floating("fold", columns.dtype(), [&]<class T>() {
-      const ColumnsToWindows<T> kernel{reinterpret_cast<const T*>(from.impl()->data()),
-                                       reinterpret_cast<T*>(out.impl()->data()), columns_over(images, taps)};
+      const Col2Im<T> kernel{reinterpret_cast<const T*>(from.impl()->data()), reinterpret_cast<T*>(out.impl()->data()),
+                             columns_over(images, taps)};
       launch("fold", double(from.numel()), std::array{&out}, std::array{&from}, kernel);
     });
   if (autograd::records(columns))

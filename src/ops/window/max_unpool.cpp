@@ -22,7 +22,7 @@ using autograd::Saved;
 // only the thread of the last one writes.
 template <class T>
 struct PutElements {
-  static constexpr int kElementsOf = 1;
+  static constexpr int kIndependentOperand = 1;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
                               RowOf<const std::int64_t> order, RowOf<const T> source) const {

@@ -17,8 +17,8 @@ namespace lockstep::gpu {
 
 inline constexpr int kAtOnce = 4;  ///< Elements that a thread loads before it uses the first.
 
-/// How a reduction of `length` elements to each of `outputs` outputs is cut into pieces.
-struct Cut {
+/// How a reduction of `length` elements to each of `outputs` outputs is split into pieces.
+struct ReductionSplit {
   std::int64_t outputs, length;
   std::int64_t pieces = 1;  // of each output
   std::int64_t piece_length;
@@ -27,7 +27,7 @@ struct Cut {
   static constexpr std::int64_t kWhole = 16;           // piece lengths are multiples, so pieces begin at whole packs
 
   /// `blocks`: blocks needed without cutting. A piece has at least `least` elements.
-  Cut(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
+  ReductionSplit(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
       : outputs(outputs_), length(length_) {
     const std::int64_t wanted = kEnoughBlocks / blocks, possible = length / least;
     pieces = std::max<std::int64_t>(1, std::min(wanted, possible));
@@ -38,11 +38,12 @@ struct Cut {
 
 // Rows of at least kLongRow elements have a block each, shorter rows a warp; from kManyRows rows on the limit is
 // kLongRowOfMany.
-inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13, kManyRows = Cut::kEnoughBlocks * kWarps;
+inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13,
+                              kManyRows = ReductionSplit::kEnoughBlocks * kWarps;
 
 /// The input of a reduction, with the walks over kept and reduced dimensions.
 template <class In>
-struct Source {
+struct ReductionInput {
   const In* in;
   Walk<2> kept;
   Walk<1> reduced;
@@ -50,33 +51,34 @@ struct Source {
 
 /// Where results go: finished results to the outputs, or accumulators to [outputs, pieces] in the workspace.
 template <class R, class Out>
-struct Target {
+struct ReductionOutput {
   using A = typename R::Accumulator;
   Out* out;
   A* partial;  // null when there is one piece
 
-  __device__ void store(const R& reducer, const Cut& cut, std::int64_t output, std::int64_t to, std::int64_t piece,
-                        A value) const {
+  __device__ void store(const R& reducer, const ReductionSplit& split, std::int64_t output, std::int64_t to,
+                        std::int64_t piece, A value) const {
     if (partial)
-      partial[output * cut.pieces + piece] = value;
+      partial[output * split.pieces + piece] = value;
     else
-      out[to] = Out(reducer.finish(value, cut.length));
+      out[to] = Out(reducer.finish(value, split.length));
   }
 };
 
 template <Team kTeam, class R, class Out, class In>
-__global__ void reduce_rows(const R reducer, const Cut cut, const Source<In> from, const Target<R, Out> target) {
+__global__ void reduce_rows(const R reducer, const ReductionSplit split, const ReductionInput<In> from,
+                            const ReductionOutput<R, Out> target) {
   constexpr int kSize = int(kTeam);
   const int thread = int(threadIdx.x) % kSize;
   const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
   // All threads of a team have the same r: they meet in combine_team.
-  for (std::int64_t r = first_item() / kSize; r < cut.outputs * cut.pieces; r += teams) {
-    const std::int64_t output = r / cut.pieces, piece = r % cut.pieces;
+  for (std::int64_t r = first_item() / kSize; r < split.outputs * split.pieces; r += teams) {
+    const std::int64_t output = r / split.pieces, piece = r % split.pieces;
     const auto at = from.kept(output);
-    const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length);
+    const std::int64_t end = std::min(split.length, (piece + 1) * split.piece_length);
     auto value = reducer.identity();
     const In* const in = from.in + at[1];
-    std::int64_t i = piece * cut.piece_length + thread;
+    std::int64_t i = piece * split.piece_length + thread;
     for (; i + (kAtOnce - 1) * kSize < end; i += kAtOnce * kSize) {
       In elements[kAtOnce];
       for (int n = 0; n < kAtOnce; ++n) elements[n] = in[from.reduced(i + n * kSize)[0]];
@@ -84,32 +86,32 @@ __global__ void reduce_rows(const R reducer, const Cut cut, const Source<In> fro
     }
     for (; i < end; i += kSize) value = reducer.combine(value, reducer.load(ComputeType<In>(in[from.reduced(i)[0]])));
     value = combine_team<kTeam>(reducer, value);
-    if (thread == 0) target.store(reducer, cut, output, at[0], piece, value);
+    if (thread == 0) target.store(reducer, split, output, at[0], piece, value);
   }
 }
 
 /// The same for dense rows that begin at whole packs: a thread loads two packs at a time. Each position of a pack has
 /// its own chain of combinations.
 template <Team kTeam, int kPack, class R, class Out, class In>
-__global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, const Walk<2> kept,
-                                  const Target<R, Out> target) {
+__global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, const In* in, const Walk<2> kept,
+                                  const ReductionOutput<R, Out> target) {
   using A = typename R::Accumulator;
   using Elements = Pack<In, kPack>;
   constexpr int kSize = int(kTeam);
   const int thread = int(threadIdx.x) % kSize;
   const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
-  for (std::int64_t r = first_item() / kSize; r < cut.outputs * cut.pieces; r += teams) {
-    const std::int64_t output = r / cut.pieces, piece = r % cut.pieces;
+  for (std::int64_t r = first_item() / kSize; r < split.outputs * split.pieces; r += teams) {
+    const std::int64_t output = r / split.pieces, piece = r % split.pieces;
     const auto at = kept(output);
     const In* const row = in + at[1];
-    const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length), whole = end / kPack;
+    const std::int64_t end = std::min(split.length, (piece + 1) * split.piece_length), whole = end / kPack;
     A chains[kPack];
     for (A& chain : chains) chain = reducer.identity();
     const auto take = [&](const Elements& elements) {
       for (int k = 0; k < kPack; ++k)
         chains[k] = reducer.combine(chains[k], reducer.load(ComputeType<In>(elements.values[k])));
     };
-    std::int64_t p = piece * cut.piece_length / kPack + thread;
+    std::int64_t p = piece * split.piece_length / kPack + thread;
     for (; p + kSize < whole; p += 2 * kSize) {
       const Elements first = load_pack<kPack>(row + p * kPack), second = load_pack<kPack>(row + (p + kSize) * kPack);
       take(first);
@@ -121,7 +123,7 @@ __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, 
     for (int half = kPack / 2; half > 0; half /= 2)
       for (int k = 0; k < half; ++k) chains[k] = reducer.combine(chains[k], chains[k + half]);
     const A value = combine_team<kTeam>(reducer, chains[0]);
-    if (thread == 0) target.store(reducer, cut, output, at[0], piece, value);
+    if (thread == 0) target.store(reducer, split, output, at[0], piece, value);
   }
 }
 
@@ -136,35 +138,36 @@ bool has_dense_rows(const In* in, const Geometry<2>& kept, const Geometry<1>& re
 
 /// `in` is [length, outputs] with a pitch; a block (32, 8) reduces 32 columns with 8 threads each.
 template <class R, class Out, class In>
-__global__ void reduce_columns(const R reducer, const Cut cut, const In* in, std::int64_t pitch,
-                               const Target<R, Out> target) {
+__global__ void reduce_columns(const R reducer, const ReductionSplit split, const In* in, std::int64_t pitch,
+                               const ReductionOutput<R, Out> target) {
   using A = typename R::Accumulator;
   __shared__ A of_rows[kWarps][kWarp];
   const std::int64_t column = std::int64_t(blockIdx.x) * kWarp + threadIdx.x;
   const std::int64_t piece = blockIdx.y;
-  const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length);
+  const std::int64_t end = std::min(split.length, (piece + 1) * split.piece_length);
   A value = reducer.identity();
-  if (column < cut.outputs)
-    for (std::int64_t r = piece * cut.piece_length + threadIdx.y; r < end; r += kWarps)
+  if (column < split.outputs)
+    for (std::int64_t r = piece * split.piece_length + threadIdx.y; r < end; r += kWarps)
       value = reducer.combine(value, reducer.load(ComputeType<In>(in[r * pitch + column])));
   of_rows[threadIdx.y][threadIdx.x] = value;
   __syncthreads();
-  if (threadIdx.y != 0 || column >= cut.outputs) return;
+  if (threadIdx.y != 0 || column >= split.outputs) return;
   for (int row = 1; row < kWarps; ++row) value = reducer.combine(value, of_rows[row][threadIdx.x]);
-  target.store(reducer, cut, column, column, piece, value);
+  target.store(reducer, split, column, column, piece, value);
 }
 
 /// Combines the pieces' results, one warp for each output.
 template <class R, class Out>
-__global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kept, const Target<R, Out> target) {
+__global__ void reduce_partial(const R reducer, const ReductionSplit split, const Walk<2> kept,
+                               const ReductionOutput<R, Out> target) {
   const int lane = int(threadIdx.x) % kWarp;
   const std::int64_t warps = item_step() / kWarp;
-  for (std::int64_t output = first_item() / kWarp; output < cut.outputs; output += warps) {
+  for (std::int64_t output = first_item() / kWarp; output < split.outputs; output += warps) {
     auto value = reducer.identity();
-    for (std::int64_t p = lane; p < cut.pieces; p += kWarp)
-      value = reducer.combine(value, target.partial[output * cut.pieces + p]);
+    for (std::int64_t p = lane; p < split.pieces; p += kWarp)
+      value = reducer.combine(value, target.partial[output * split.pieces + p]);
     value = combine_warp(reducer, value);
-    if (lane == 0) target.out[kept(output)[0]] = Out(reducer.finish(value, cut.length));
+    if (lane == 0) target.out[kept(output)[0]] = Out(reducer.finish(value, split.length));
   }
 }
 
@@ -175,38 +178,38 @@ void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context)
   const auto& of = kernel.of;
   const In* const in = reinterpret_cast<const In*>(of.in);
   const std::int64_t outputs = of.kept.numel, length = of.reduced.numel;
-  const Cut cut =
-      of.columns ? Cut(outputs, length, (outputs + kWarp - 1) / kWarp, 1 << 8) : Cut(outputs, length, outputs, 1 << 12);
-  static_assert(Cut::kEnoughBlocks * kWarp * sizeof(A) <= KernelContext::kWorkspaceBytes);
+  const ReductionSplit split = of.columns ? ReductionSplit(outputs, length, (outputs + kWarp - 1) / kWarp, 1 << 8)
+                                          : ReductionSplit(outputs, length, outputs, 1 << 12);
+  static_assert(ReductionSplit::kEnoughBlocks * kWarp * sizeof(A) <= KernelContext::kWorkspaceBytes);
   const Walk<2> kept(of.kept);
-  const Target<R, Out> target{reinterpret_cast<Out*>(of.out),
-                              cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
-  const std::int64_t rows = cut.outputs * cut.pieces;
-  const bool by_warps = cut.length < (rows < kManyRows ? kLongRow : kLongRowOfMany);
+  const ReductionOutput<R, Out> target{reinterpret_cast<Out*>(of.out),
+                                       split.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
+  const std::int64_t rows = split.outputs * split.pieces;
+  const bool by_warps = split.length < (rows < kManyRows ? kLongRow : kLongRowOfMany);
   if (of.columns) {
-    const dim3 grid(unsigned((cut.outputs + kWarp - 1) / kWarp), unsigned(cut.pieces));
-    launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, in,
+    const dim3 grid(unsigned((split.outputs + kWarp - 1) / kWarp), unsigned(split.pieces));
+    launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, split, in,
                 of.reduced.strides[0][0], target);
   } else {
     constexpr int kPack = kPackOf<In>;
-    const Source<In> source{in, kept, Walk<1>(of.reduced)};
+    const ReductionInput<In> source{in, kept, Walk<1>(of.reduced)};
     if (has_dense_rows<kPack>(in, of.kept, of.reduced)) {
       if (by_warps)
         launch_grid(reduce_dense_rows<Team::one_warp, kPack, R, Out, In>, blocks_for(rows, kWarps), kThreads, context,
-                    kernel.reducer, cut, in, kept, target);
+                    kernel.reducer, split, in, kept, target);
       else
         launch_grid(reduce_dense_rows<Team::whole_block, kPack, R, Out, In>, blocks_for(rows, 1), kThreads, context,
-                    kernel.reducer, cut, in, kept, target);
+                    kernel.reducer, split, in, kept, target);
     } else if (by_warps)
       launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
-                  cut, source, target);
+                  split, source, target);
     else
       launch_grid(reduce_rows<Team::whole_block, R, Out, In>, blocks_for(rows, 1), kThreads, context, kernel.reducer,
-                  cut, source, target);
+                  split, source, target);
   }
-  if (cut.pieces > 1)
-    launch_grid(reduce_partial<R, Out>, blocks_for(cut.outputs, kWarps), kThreads, context, kernel.reducer, cut, kept,
-                target);
+  if (split.pieces > 1)
+    launch_grid(reduce_partial<R, Out>, blocks_for(split.outputs, kWarps), kThreads, context, kernel.reducer, split,
+                kept, target);
 }
 
 }  // namespace lockstep::gpu

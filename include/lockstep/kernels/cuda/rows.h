@@ -24,7 +24,7 @@ __device__ void run_row(const F& f, const RowTeam& team, bool idle, const RowsOf
                         const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>, Out* out,
                         const In*... in) {
   const RowOf<Out> to{out + at[0], of.lengths[0], of.steps[0]};
-  if constexpr (!kWorksAlone<F, RowOf<Out>, RowOf<const In>...>)
+  if constexpr (!kTakesNoTeam<F, RowOf<Out>, RowOf<const In>...>)
     f(team, to, RowOf<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
   else if (!idle)
     f(to, RowOf<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
@@ -66,11 +66,11 @@ RowGrid grid_for(const RowKernel<F, Out, In...>& kernel) {
   constexpr std::int64_t kPerThread = 8;  // elements of a row that several blocks share
   constexpr std::int64_t kMostBlocks = 1024;
   const auto& lengths = kernel.lengths;
-  if constexpr (kElementsOf<F> >= 0) {
-    const TeamShape shape = shape_for(kernel, kElementsOf<F>);
-    const std::int64_t wanted = lengths[kElementsOf<F>] / (kPerThread * shape.size);
+  if constexpr (kIndependentOperand<F> >= 0) {
+    const TeamShape shape = shape_for(kernel, kIndependentOperand<F>);
+    const std::int64_t wanted = lengths[kIndependentOperand<F>] / (kPerThread * shape.size);
     return {shape, std::bit_floor(unsigned(std::clamp<std::int64_t>(wanted, 1, kMostBlocks)))};
-  } else if constexpr (kWorksAlone<F, RowOf<Out>, RowOf<const In>...>) {
+  } else if constexpr (kTakesNoTeam<F, RowOf<Out>, RowOf<const In>...>) {
     return {};
   } else {  // reduces the longest input
     return {shape_for(kernel, std::size_t(std::max_element(lengths.begin() + 1, lengths.end()) - lengths.begin()))};

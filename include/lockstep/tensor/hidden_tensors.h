@@ -18,10 +18,10 @@
 namespace lockstep::detail {
 
 /// A type's class is the greatest of its parts' classes.
-enum class TensorsUnseen : std::uint8_t { none, perhaps, some };
+enum class HiddenTensors : std::uint8_t { none, perhaps, some };
 
 template <class T, class... Around>
-consteval TensorsUnseen tensors_unseen();
+consteval HiddenTensors hidden_tensors();
 
 // Placeholders that convert to any field type, or only to types of class `kKnown`. (Not to T itself, which would copy a
 // T; and they cannot be copied, so that a std::any does not take the placeholder itself.)
@@ -33,11 +33,11 @@ struct AnyField {
     std::terminate();  // never called
   }
 };
-template <TensorsUnseen kKnown, class T, class... Around>
+template <HiddenTensors kKnown, class T, class... Around>
 struct FieldWith {
   FieldWith(const FieldWith&) = delete;
   template <class U>
-  requires(!std::same_as<U, T> && tensors_unseen<U, T, Around...>() == kKnown) operator U() const {
+  requires(!std::same_as<U, T> && hidden_tensors<U, T, Around...>() == kKnown) operator U() const {
     std::terminate();  // never called
   }
 };
@@ -73,16 +73,16 @@ consteval std::size_t field_count() {
 }
 
 template <class T, class... Around>
-consteval TensorsUnseen tensors_in_fields() {
+consteval HiddenTensors tensors_in_fields() {
   constexpr std::size_t kTooMany = 24, kCount = field_count<T, kTooMany>();
   using Fields = std::make_index_sequence<kCount>;
-  if constexpr (takes_anywhere<T, FieldWith<TensorsUnseen::some, T, Around...>>(Fields()))
-    return TensorsUnseen::some;
+  if constexpr (takes_anywhere<T, FieldWith<HiddenTensors::some, T, Around...>>(Fields()))
+    return HiddenTensors::some;
   else if constexpr (kCount == 0 || kCount == kTooMany || takes_more<T>(Fields()) ||
-                     takes_anywhere<T, FieldWith<TensorsUnseen::perhaps, T, Around...>>(Fields()))
-    return TensorsUnseen::perhaps;
+                     takes_anywhere<T, FieldWith<HiddenTensors::perhaps, T, Around...>>(Fields()))
+    return HiddenTensors::perhaps;
   else
-    return TensorsUnseen::none;
+    return HiddenTensors::none;
 }
 
 template <class T>
@@ -99,28 +99,28 @@ template <class T>
 struct Pointee<std::reference_wrapper<T>> : std::type_identity<T> {};
 
 template <class... Around, class... T>
-consteval TensorsUnseen tensors_in_parts(PartTypes<T...>) {
-  TensorsUnseen most = TensorsUnseen::none;
-  ((most = std::max(most, tensors_unseen<std::remove_cvref_t<T>, Around...>())), ...);
+consteval HiddenTensors tensors_in_parts(PartTypes<T...>) {
+  HiddenTensors most = HiddenTensors::none;
+  ((most = std::max(most, hidden_tensors<std::remove_cvref_t<T>, Around...>())), ...);
   return most;
 }
 
 // Takes types with an operator== for plain values. (The check may instantiate it, so types that are known to hold
 // tensors are not checked.)
 template <class T>
-consteval bool says_plain() {
+consteval bool is_assumed_plain() {
   return std::is_empty_v<T> || std::equality_comparable<T>;
 }
 
 /// `Around`: the types that contain T; one of these inside itself counts as none.
 template <class T, class... Around>
-consteval TensorsUnseen tensors_unseen() {
-  using enum TensorsUnseen;
+consteval HiddenTensors hidden_tensors() {
+  using enum HiddenTensors;
   if constexpr ((std::same_as<T, Around> || ...) || std::is_function_v<T>) {
     return none;
   } else if constexpr (requires { typename Pointee<T>::type; }) {
     constexpr auto kThere =
-        tensors_unseen<std::remove_cv_t<std::remove_extent_t<typename Pointee<T>::type>>, T, Around...>();
+        hidden_tensors<std::remove_cv_t<std::remove_extent_t<typename Pointee<T>::type>>, T, Around...>();
     return std::same_as<T, std::reference_wrapper<typename Pointee<T>::type>> && kThere == perhaps ? none : kThere;
   } else if constexpr (std::is_scalar_v<T>) {
     return none;
@@ -132,19 +132,19 @@ consteval TensorsUnseen tensors_unseen() {
   } else if constexpr (kStructure<T> != Structure::piece) {
     return tensors_in_parts<T, Around...>(PartsOf<T>());
   } else if constexpr (requires { typename T::value_type; }) {
-    constexpr auto kElement = tensors_unseen<std::remove_cvref_t<typename T::value_type>, T, Around...>();
+    constexpr auto kElement = hidden_tensors<std::remove_cvref_t<typename T::value_type>, T, Around...>();
     if constexpr (kElement != none)
       return kElement;
     else
-      return says_plain<T>() ? none : perhaps;
+      return is_assumed_plain<T>() ? none : perhaps;
   } else if constexpr (std::is_aggregate_v<T> && !std::is_empty_v<T> && !std::is_union_v<T>) {
     constexpr auto kFields = tensors_in_fields<T, Around...>();
     if constexpr (kFields != perhaps)
       return kFields;
     else
-      return says_plain<T>() ? none : perhaps;
+      return is_assumed_plain<T>() ? none : perhaps;
   } else {
-    return says_plain<T>() ? none : perhaps;
+    return is_assumed_plain<T>() ? none : perhaps;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "tensor/step_values.h"
+#include "tensor/replay_values.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,10 +23,10 @@ GeneratorState start_at(GeneratorState point, bool is_sequence) { return is_sequ
 
 DeviceDraw drawn_on(DeviceState& device, const GeneratorState& point, bool is_sequence) {
   DeviceDraw draw{{start_at(point, is_sequence)}, {}};
-  StepValues* const values = context().step_values;
+  ReplayValues* const values = context().replay_values;
   if (!values || device.device.is_cpu()) return draw;
-  const StepValue value = values->add_random(device, point, is_sequence);
-  draw.start.each_time = static_cast<const GeneratorState*>(value.data());
+  const ReplayValue value = values->add_random(device, point, is_sequence);
+  draw.start.device_state = static_cast<const GeneratorState*>(value.data());
   draw.memory = value.memory;
   return draw;
 }
@@ -38,15 +38,15 @@ std::atomic<std::uint64_t> last_id = 0;
 std::atomic<int> detail::captures = 0;
 
 void detail::use_in_capture(Storage& storage) noexcept {
-  if (StepValues* const values = context().step_values; values && !storage.device->device.is_cpu())
+  if (ReplayValues* const values = context().replay_values; values && !storage.device->device.is_cpu())
     values->use(storage);
 }
 
-const void* StepValue::data() const noexcept { return memory.impl()->data(); }
+const void* ReplayValue::data() const noexcept { return memory.impl()->data(); }
 
 // Allocates before the capture begins: memory that is allocated during it is overwritten by each replay (by a
 // simulation's poison).
-StepValues::StepValues(std::uint64_t first_node)
+ReplayValues::ReplayValues(std::uint64_t first_node)
     : id_(++last_id), first_node_(first_node), begin_(current_generator()) {
   for (const Device& gpu : visible_gpus()) {
     DeviceState& device = device_state(gpu);
@@ -56,18 +56,18 @@ StepValues::StepValues(std::uint64_t first_node)
   ++detail::captures;
 }
 
-StepValues::~StepValues() {
+ReplayValues::~ReplayValues() {
   if (is_capturing_) --detail::captures;
   for (const auto& [storage, version] : used_) storage->release();
 }
 
-void StepValues::use(Storage& storage) {
+void ReplayValues::use(Storage& storage) {
   if (storage.made_in == id_) return;
   const std::scoped_lock lock(mutex_);
   if (used_.try_emplace(&storage, storage.version).second) storage.retain();
 }
 
-StepValue StepValues::add(DeviceState& device, const void* first, std::size_t bytes) {
+ReplayValue ReplayValues::add(DeviceState& device, const void* first, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   OnDevice& there = devices_.at(&device);
   if (kMostBytes - there.used < bytes)
@@ -75,29 +75,29 @@ StepValue StepValues::add(DeviceState& device, const void* first, std::size_t by
                                " bytes of values that change from step to step on ", device.device, ", got more"));
   std::byte* const host = there.host.get() + there.used;
   std::memcpy(host, first, bytes);
-  const StepValue value{there.memory.narrow(0, std::int64_t(there.used), std::int64_t(bytes)), host};
+  const ReplayValue value{there.memory.narrow(0, std::int64_t(there.used), std::int64_t(bytes)), host};
   there.used = std::min(kMostBytes, (there.used + bytes + kAlignment - 1) / kAlignment * kAlignment);
   return value;
 }
 
-StepValue StepValues::add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence) {
+ReplayValue ReplayValues::add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence) {
   if (drawn.seed != begin_.seed || drawn.stream != begin_.stream)
     throw InvalidArgument(
-        "[capture] expected random numbers of the caller's sequence, as dropout draws them, got those of "
-        "one replica's own: draw them before the step, or run it eagerly");
+        "[capture] a captured step can draw random numbers only from the caller's generator, as dropout does, not from "
+        "a replica's own: draw them before the step, or run it eagerly");
   const GeneratorState first = start_at(drawn, is_sequence);
-  const StepValue value = add(device, &first, sizeof first);
+  const ReplayValue value = add(device, &first, sizeof first);
   const std::scoped_lock lock(mutex_);
   random_.push_back({value.host, drawn.offset - begin_.offset, is_sequence});
   return value;
 }
 
-void StepValues::before_each(std::function<void()> action) {
+void ReplayValues::before_each(std::function<void()> action) {
   const std::scoped_lock lock(mutex_);
   actions_.push_back(std::move(action));
 }
 
-void StepValues::end_capture() {
+void ReplayValues::end_capture() {
   drawn_ = current_generator().offset - begin_.offset;
   is_capturing_ = false;
   --detail::captures;
@@ -105,11 +105,11 @@ void StepValues::end_capture() {
     if (const std::uint64_t changes = storage->version - before) changed_.emplace_back(storage, changes);
 }
 
-void StepValues::count_changes() const {
+void ReplayValues::bump_versions() const {
   for (const auto& [storage, changes] : changed_) storage->version.fetch_add(changes, std::memory_order_relaxed);
 }
 
-void StepValues::send() {
+void ReplayValues::send() {
   for (const auto& [device, there] : devices_) {
     if (there.used == 0) continue;
     const StreamHandle stream = current_stream_handle(*device);
@@ -123,7 +123,7 @@ void StepValues::send() {
   }
 }
 
-void StepValues::advance() {
+void ReplayValues::advance() {
   for (const auto& action : actions_) action();
   const GeneratorState begin = draw(drawn_);
   for (const Random& random : random_) {

@@ -2,10 +2,10 @@
 // dropout's position in its sequence of random numbers. Kernels read such values from their device's memory. The host
 // computes them as in an eager step, by the same code, and sends them to each device in one copy.
 //
-// StepValues also keeps the older storages that the captured work uses alive, and bumps their versions at each replay
+// ReplayValues also keeps the older storages that the captured work uses alive, and bumps their versions at each replay
 // as often as the capture did.
 //
-// While a step is captured, Context::step_values points to its StepValues. Several replicas may add values at once.
+// While a step is captured, Context::replay_values points to its ReplayValues. Several replicas may add values at once.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +28,27 @@ struct DeviceState;
 struct Storage;
 
 /// A value in a device's memory.
-struct StepValue {
+struct ReplayValue {
   Tensor memory;              ///< Its bytes, [n] uint8.
   std::byte* host = nullptr;  ///< The host writes the next value here before a replay.
 
   const void* data() const noexcept;
 };
 
-class StepValues {
+class ReplayValues {
  public:
   /// `first_node`: autograd nodes before this one belong to other steps.
-  explicit StepValues(std::uint64_t first_node = 0);
-  ~StepValues();
-  StepValues(const StepValues&) = delete;
-  StepValues& operator=(const StepValues&) = delete;
+  explicit ReplayValues(std::uint64_t first_node = 0);
+  ~ReplayValues();
+  ReplayValues(const ReplayValues&) = delete;
+  ReplayValues& operator=(const ReplayValues&) = delete;
 
   /// Adds a value, which is `first` during the capture. Throws InvalidArgument if a step has more than kMostBytes of
   /// values.
-  StepValue add(DeviceState& device, const void* first, std::size_t bytes);
+  ReplayValue add(DeviceState& device, const void* first, std::size_t bytes);
   /// Adds the start of random numbers that were drawn at `drawn`: `drawn` itself, or sequence_of(drawn) if is_sequence.
   /// Throws InvalidArgument for a sequence of one replica's own.
-  StepValue add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence);
+  ReplayValue add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence);
   /// Adds an action that the host runs before each replay, in the order of these calls.
   void before_each(std::function<void()> action);
 
@@ -59,7 +59,7 @@ class StepValues {
   void end_capture();          ///< Called when the step has been enqueued.
   void send();                 ///< Enqueues the present values on the current streams.
   void advance();              ///< Runs the actions and draws the next random numbers.
-  void count_changes() const;  ///< Called after a replay: bumps the versions.
+  void bump_versions() const;  ///< Called after a replay: bumps the versions.
 
   std::uint64_t id() const noexcept { return id_; }  ///< Unique in this process, from 1 on.
   std::uint64_t first_node() const noexcept { return first_node_; }
@@ -80,7 +80,7 @@ class StepValues {
 
   const std::uint64_t id_, first_node_;
   bool is_capturing_ = true;
-  RankedMutex<LockRank::step_values> mutex_;
+  RankedMutex<LockRank::replay_values> mutex_;
   std::map<DeviceState*, OnDevice> devices_;
   std::unordered_map<Storage*, std::uint64_t> used_;         // retained; with the version before the capture
   std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // those that changed, and how often
@@ -93,12 +93,12 @@ class StepValues {
 /// The point from which draw_for_batch() makes its sequence.
 GeneratorState draw_point_for_batch();
 
-/// The start of random numbers: `now`, or the value at `each_time` when the kernel runs.
+/// The start of random numbers: `now`, or the value at `device_state` when the kernel runs.
 struct RandomStart {
   GeneratorState now;
-  const GeneratorState* each_time = nullptr;
+  const GeneratorState* device_state = nullptr;
 
-  LOCKSTEP_HD GeneratorState get() const { return each_time ? *each_time : now; }
+  LOCKSTEP_HD GeneratorState get() const { return device_state ? *device_state : now; }
 };
 
 /// A draw for numbers on a device.

@@ -19,25 +19,25 @@
 
 namespace lockstep::autograd {
 
-class Tape final : public SaveListener, public std::enable_shared_from_this<Tape> {
+class CheckpointFrame final : public SaveListener, public std::enable_shared_from_this<CheckpointFrame> {
  public:
-  using Again = std::function<void(std::span<const Tensor>)>;
+  using RecomputeFn = std::function<void(std::span<const Tensor>)>;
 
   /// Saves the thread's present Context for the second run.
-  Tape(std::span<const Tensor> inputs, Again again);
+  CheckpointFrame(std::span<const Tensor> inputs, RecomputeFn recompute);
 
-  std::shared_ptr<Dropped> saves(const Tensor& tensor) override;
-  void changes(const Tensor& target) override;
+  std::shared_ptr<SavedPlaceholder> on_save(const Tensor& tensor) override;
+  void on_in_place(const Tensor& target) override;
 
-  /// Registers the tape in the present Context during the first run, from begin() to end().
+  /// Registers the frame in the present Context during the first run, from begin() to end().
   void begin();
   void end();
 
  private:
-  struct Entry final : Dropped {
-    Tensor get() override { return tape->tensor_of(*this); }
+  struct Entry final : SavedPlaceholder {
+    Tensor get() override { return frame->tensor_of(*this); }
 
-    std::shared_ptr<Tape> tape;
+    std::shared_ptr<CheckpointFrame> frame;
     Shape sizes;
     DType dtype;
     Tensor tensor;           // undefined while it is dropped
@@ -48,7 +48,7 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
     std::uint64_t version;
   };
   // Listens in the second run: gives each entry that is still used its tensor.
-  class Refill;
+  class Recompute;
 
   Tensor tensor_of(Entry& entry);
   void run_again(bool connected);
@@ -56,7 +56,7 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
   static Values values_of(const Tensor& target);
   static void restore(const std::vector<Values>& all);
 
-  const Again again_;
+  const RecomputeFn recompute_fn_;
   struct Input {
     Saved saved;  // an outer checkpoint, if there is one, drops it
     bool needs_grad = false;

@@ -12,7 +12,7 @@
 namespace lockstep::autograd {
 
 /// The objects that this thread will destroy.
-class Doomed {
+class DeferredDestruction {
  public:
   void add(std::shared_ptr<const void> object) noexcept {
     if (object) keep(objects_, object);
@@ -21,18 +21,18 @@ class Doomed {
     if (tensor.defined()) keep(tensors_, tensor);
   }
 
-  /// For destructors. collect(doomed) adds the objects that the destructor would destroy; then all are destroyed, by
+  /// For destructors. collect(deferred) adds the objects that the destructor would destroy; then all are destroyed, by
   /// the outermost destroy() of this thread.
   template <class Collect>
   static void destroy(const Collect& collect) {
-    if (Doomed* const outer = current()) return collect(*outer);
-    Doomed all;
+    if (DeferredDestruction* const outer = current()) return collect(*outer);
+    DeferredDestruction all;
     collect(all);
     all.destroy_all();
   }
 
  private:
-  static Doomed*& current() noexcept;
+  static DeferredDestruction*& current() noexcept;
   void destroy_all() noexcept;
 
   template <class T>

@@ -2,10 +2,10 @@
 // gradients, settings of modules. The host code that enqueued the captured work depended on this state: before each
 // replay it must be as that code found it, and after the replay it is set to what that code left.
 //
-// Each step that a CapturedStep runs on the host has a StepParts in its Context. A class that keeps such state in an
+// Each step that a CapturedStep runs on the host has a HostState in its Context. A class that keeps such state in an
 // object that outlives the step adds the object to it wherever it reads or changes the state. The parts of one step are
 // known when the next one is captured, so the state that the capture finds is noted before it begins. Only the step's
-// own thread uses a StepParts.
+// own thread uses a HostState.
 #pragma once
 
 #include <memory>
@@ -15,24 +15,24 @@
 
 namespace lockstep {
 
-class StepValues;
+class ReplayValues;
 
 /// The part of one object's state that steps depend on or change.
-class StepPart {
+class HostStatePart {
  public:
-  virtual ~StepPart() = default;
+  virtual ~HostStatePart() = default;
 
-  virtual bool is_gone() const = 0;       ///< True if the object no longer exists: a temporary of the step.
-  virtual void begin() = 0;               ///< Called before a capture: notes the state that the step finds.
-  virtual void end(const StepValues&) {}  ///< Called after the capture: notes the state that it left.
+  virtual bool is_gone() const = 0;         ///< True if the object no longer exists: a temporary of the step.
+  virtual void begin() = 0;                 ///< Called before a capture: notes the state that the step finds.
+  virtual void end(const ReplayValues&) {}  ///< Called after the capture: notes the state that it left.
   /// Names, for a message, state that differs from what the captured step found; null if none does. Throws
   /// InvalidArgument if the step's function cannot run any more.
-  virtual const char* change() = 0;
-  virtual void leave() {}  ///< Called after a replay: sets the state to what the captured step left.
-  virtual void mark() {}   ///< Called after each step, run on the host or replayed.
+  virtual const char* find_mismatch() = 0;
+  virtual void restore_captured() {}  ///< Called after a replay: sets the state to what the captured step left.
+  virtual void after_step() {}        ///< Called after each step, run on the host or replayed.
 };
 
-class StepParts {
+class HostState {
  public:
   /// The part of that object; makes Part(arguments...) if there is none yet.
   template <class Part, class... Arguments>
@@ -49,15 +49,15 @@ class StepParts {
   }
 
   void begin();
-  void end(const StepValues& step);
-  const char* change();
-  void leave();
-  void mark();
+  void end(const ReplayValues& step);
+  const char* find_mismatch();
+  void restore_captured();
+  void after_step();
 
  private:
   struct Entry {
     const void* object;
-    std::unique_ptr<StepPart> part;
+    std::unique_ptr<HostStatePart> part;
   };
   void drop_gone();
 
@@ -67,14 +67,14 @@ class StepParts {
 };
 
 /// An object that each step uses, such as a schedule: it must outlive the CapturedStep's replays.
-class LivingPart final : public StepPart {
+class RequiredObject final : public HostStatePart {
  public:
   /// `what`: a literal.
-  LivingPart(std::weak_ptr<const void> object, const char* what) : object_(std::move(object)), what_(what) {}
+  RequiredObject(std::weak_ptr<const void> object, const char* what) : object_(std::move(object)), what_(what) {}
 
   bool is_gone() const override { return object_.expired(); }
   void begin() override {}
-  const char* change() override;
+  const char* find_mismatch() override;
 
  private:
   const std::weak_ptr<const void> object_;

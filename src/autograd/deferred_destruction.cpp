@@ -1,14 +1,14 @@
-#include "autograd/doomed.h"
+#include "autograd/deferred_destruction.h"
 
 namespace lockstep::autograd {
 
-Doomed*& Doomed::current() noexcept {
-  thread_local Doomed* current = nullptr;
+DeferredDestruction*& DeferredDestruction::current() noexcept {
+  thread_local DeferredDestruction* current = nullptr;
   return current;
 }
 
-void Doomed::destroy_all() noexcept {
-  Doomed*& active = current();
+void DeferredDestruction::destroy_all() noexcept {
+  DeferredDestruction*& active = current();
   active = this;
   while (!objects_.empty() || !tensors_.empty()) {
     if (objects_.empty()) {
