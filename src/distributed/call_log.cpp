@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostCalls = 256;  // the most calls kept as text, for long use without a pass
+constexpr std::size_t kMaxCalls = 256;  // the most calls kept as text, for long use without a pass
 
 }  // namespace
 
 void CallLog::add(std::string call) {
   const std::scoped_lock lock(mutex_);
   hash_ += std::hash<std::string>()(call);
-  if (calls_.size() == kMostCalls) calls_.pop_front();
+  if (calls_.size() == kMaxCalls) calls_.pop_front();
   calls_.push_back(std::move(call));
 }
 

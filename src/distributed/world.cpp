@@ -53,9 +53,10 @@ class Sending {
 };
 
 [[noreturn]] void fail_mixed_up(Transport& transport, int from, const char* other, const char* what) {
-  const std::string reason = text("process ", from, " on ", transport.host(from), " came to \"", other,
-                                  "\" where process ", transport.rank(), " on ", transport.host(transport.rank()),
-                                  " came to \"", what, "\": all processes must do the same in the same order");
+  const auto name = [&](int process) { return text("process ", process, " on ", transport.host(process)); };
+  const std::string reason =
+      text("collective mismatch: ", name(from), " called \"", other, "\" while ", name(transport.rank()), " called \"",
+           what, "\". All processes must make the same calls in the same order");
   transport.fail(reason);
   throw CollectiveError(from, what, 0, reason);
 }
@@ -108,7 +109,7 @@ std::vector<std::int64_t> World::all_gather(std::int64_t mine, const char* what)
   return numbers;
 }
 
-std::string World::from_first(const std::string& mine, const char* what) const {
+std::string World::broadcast(const std::string& mine, const char* what) const {
   if (size() == 1) return mine;
   const std::scoped_lock lock(transport_->exchange);
   if (!is_first()) return receive(*transport_, 0, what);
@@ -125,14 +126,14 @@ std::vector<std::string> World::agree(const std::string& mine, const char* what,
   try {
     check(of_each);
   } catch (...) {
-    throw_together(std::current_exception());
+    throw_on_all(std::current_exception());
   }
   return of_each;
 }
 
 // A process that gets here has everything that `check` looks at. So it throws the error of `check`, even if it hears
 // meanwhile that another process, which had waited for all, has ended with that error.
-void World::throw_together(const std::exception_ptr& error) const {
+void World::throw_on_all(const std::exception_ptr& error) const {
   if (size() > 1) {
     try {
       barrier(kErrorOfAll);
@@ -143,7 +144,7 @@ void World::throw_together(const std::exception_ptr& error) const {
   std::rethrow_exception(error);
 }
 
-bool World::all_threw(const std::exception_ptr& error) const noexcept {
+bool World::was_thrown_on_all(const std::exception_ptr& error) const noexcept {
   return error && transport_ && transport_->agreed_error() == error;
 }
 

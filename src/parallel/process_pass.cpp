@@ -105,7 +105,7 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
 }
 
 void fail_processes(const World& world) noexcept {
-  if (!world.transport() || world.all_threw(std::current_exception())) return;
+  if (!world.transport() || world.was_thrown_on_all(std::current_exception())) return;
   std::string why = "something failed";
   try {
     throw;

@@ -44,7 +44,7 @@ double FitState::metric(std::string_view name) const {
 }
 
 void FitState::refuse(const std::string& message) const {
-  world().throw_together(std::make_exception_ptr(InvalidArgument(message)));
+  world().throw_on_all(std::make_exception_ptr(InvalidArgument(message)));
 }
 
 void FitState::on_first_process(const char* what, const std::function<void()>& write) const {

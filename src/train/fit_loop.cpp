@@ -265,7 +265,7 @@ void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) 
   for (const std::string& name : losses_) {
     const auto loss = std::ranges::find(sums, name, &MeanSum::name);
     if (loss == sums.end() || loss->weight == 0 || std::isfinite(loss->total / loss->weight)) continue;
-    world_.throw_together(  // all processes have the same mean
+    world_.throw_on_all(  // all processes have the same mean
         std::make_exception_ptr(Diverged(loss->total / loss->weight, reported_step_, step)));
   }
 }

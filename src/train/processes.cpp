@@ -165,7 +165,7 @@ std::vector<std::string> require_equal_in_all(const World& world, const char* wh
 void broadcast_generator(const World& world) {
   if (world.size() == 1) return;
   GeneratorState generator = current_generator();
-  const std::string first = world.from_first(
+  const std::string first = world.broadcast(
       Packed().put(generator.seed).put(generator.stream).put(generator.offset).bytes(), "random numbers");
   Packed numbers(first);
   generator.seed = numbers.get<std::uint64_t>();

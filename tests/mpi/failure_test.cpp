@@ -102,7 +102,7 @@ TEST_F(MpiFailure, OfAProcessThatNobodyWaitsForIsNoticed) {
 TEST_F(MpiFailure, NamesWhatWasWaitedFor) {
   const std::string barrier = "[the barrier that one does not come to] failed on rank 1";
   expect_named(with_signal(3, {"waits", "1"}, 1, SIGKILL, milliseconds(50)), 3, 1, barrier);
-  expect_named(start(3, {"waits", "1"}), 3, 1, "did not come to the barrier that one does not come to within 2000 ms");
+  expect_named(start(3, {"waits", "1"}), 3, 1, "did not reach the barrier that one does not come to within 2000 ms");
 }
 
 TEST_F(MpiFailure, OfAProcessThatLeavesEarlyEndsAllOthers) {
@@ -125,7 +125,7 @@ TEST_F(MpiFailure, ThatAProcessReportsReachesAllOthers) {
 }
 
 TEST_F(MpiFailure, OfAMessageThatWasGivenUpEndsAll) {
-  expect_named(start(2, {"drops_a_message", "1", "20"}), 2, 1, "gave up a message from process 0");
+  expect_named(start(2, {"drops_a_message", "1", "20"}), 2, 1, "abandoned a message from process 0");
 }
 
 TEST_F(MpiFailure, BySigtermToOneProcessNamesIt) {

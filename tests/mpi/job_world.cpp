@@ -35,7 +35,7 @@ void gathers(const Arguments&) {
     require(all.size() == std::size_t(size), "one text from each process");
     for (int p = 0; p < size; ++p)
       require(all[std::size_t(p)] == of_rank(p, unit * std::size_t(p)), text("the text of process ", p));
-    require(world.from_first(of_rank(rank, unit)) == of_rank(0, unit), "the text of process 0");
+    require(world.broadcast(of_rank(rank, unit)) == of_rank(0, unit), "the text of process 0");
   }
   const std::vector<std::int64_t> numbers = world.all_gather(std::int64_t(rank) * rank - 1);
   for (int p = 0; p < size; ++p) require(numbers[std::size_t(p)] == std::int64_t(p) * p - 1, "the number of each");

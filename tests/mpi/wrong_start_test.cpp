@@ -72,21 +72,21 @@ TEST_F(MpiWrongStart, WithSizesOrRanksThatDisagree) {
 
 TEST_F(MpiWrongStart, WithSettingsThatDiffer) {
   const Outcome job = two({"LOCKSTEP_TF32=1"}, {"LOCKSTEP_TF32=0"});
-  expect_refused(job, 2, "expected LOCKSTEP_TF32 to be one for all processes, got \"1\" in process 0 on ");
-  expect_refused(job, 2, ", and \"0\" in process 1 on ");
+  expect_refused(job, 2, "LOCKSTEP_TF32 differs between processes: \"1\" in process 0 on ");
+  expect_refused(job, 2, ", \"0\" in process 1 on ");
   expect_refused(two({}, {"LOCKSTEP_DETERMINISTIC=0"}), 2,
-                 "expected LOCKSTEP_DETERMINISTIC to be one for all processes, got none in process 0 on ");
+                 "LOCKSTEP_DETERMINISTIC differs between processes: none in process 0 on ");
 }
 
 TEST_F(MpiWrongStart, OnDevicesOfAnotherKind) {
   expect_refused(two({"LOCKSTEP_DEVICES=sim:2"}, {"LOCKSTEP_DEVICES=none"}), 2,
-                 "expected LOCKSTEP_DEVICES to be one for all processes, got \"sim:2\" in process 0 on ");
+                 "LOCKSTEP_DEVICES differs between processes: \"sim:2\" in process 0 on ");
   EXPECT_EQ(two({"LOCKSTEP_DEVICES=sim:2"}, {"LOCKSTEP_DEVICES=sim:1"}).lines_with("gathered").size(), 2u);
 }
 
 TEST_F(MpiWrongStart, WithTimeLimitsThatDiffer) {
   expect_refused(two({"LOCKSTEP_TIME_LIMIT=5"}, {"LOCKSTEP_TIME_LIMIT=2.5"}), 2,
-                 "expected the time limit in ms to be one for all processes, got \"5000\" in process 0 on ");
+                 "the time limit in ms differs between processes: \"5000\" in process 0 on ");
 }
 
 TEST_F(MpiWrongStart, WithATimeLimitThatIsNone) {
@@ -97,8 +97,8 @@ TEST_F(MpiWrongStart, WithATimeLimitThatIsNone) {
 
 TEST_F(MpiWrongStart, OfTwoVersionsOfTheLibrary) {
   const Outcome job = two({}, {}, LOCKSTEP_MPI_JOB_OF_ANOTHER_VERSION);
-  expect_refused(job, 2, "expected the version of Lockstep to be one for all processes, got ");
-  expect_refused(job, 2, ", and \"0.0.1\" in process 1 on ");
+  expect_refused(job, 2, "the version of Lockstep differs between processes: ");
+  expect_refused(job, 2, ", \"0.0.1\" in process 1 on ");
 }
 
 }  // namespace

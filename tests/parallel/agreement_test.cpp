@@ -234,9 +234,9 @@ TEST_F(Agreement, NamesWhoDoesSomethingElse) {
       testing::in_processes(2, [](const World& world) { world.barrier(world.is_first() ? "one thing" : "another"); });
   for (const auto& failure : failures) {
     const std::string message = message_of<CollectiveError>(failure);
-    EXPECT_TRUE(message.find("came to \"another\" where process 0 on simulated-host-0 came to \"one thing\"") !=
+    EXPECT_TRUE(message.find("called \"another\" while process 0 on simulated-host-0 called \"one thing\"") !=
                     std::string::npos ||
-                message.find("came to \"one thing\" where process 1 on simulated-host-1 came to \"another\"") !=
+                message.find("called \"one thing\" while process 1 on simulated-host-1 called \"another\"") !=
                     std::string::npos)
         << message;
   }

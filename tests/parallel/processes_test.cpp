@@ -209,7 +209,7 @@ TEST(Processes, EndWhenOneFails) {
       500ms);
   EXPECT_NE(testing::thrown<CollectiveError>([&] {
               std::rethrow_exception(thrown[0]);
-            }).find("process 1 on simulated-host-1 did not come to a forward pass"),
+            }).find("process 1 on simulated-host-1 did not reach a forward pass"),
             std::string::npos);
 }
 

@@ -115,7 +115,7 @@ TEST(SimulatedProcesses, WhoIsLateIsNamedToAll) {
   waiter.join();
   another.join();
   for (const std::string& message : {first, second})
-    EXPECT_NE(message.find("process 2 on simulated-host-2 did not come to a number within 600 ms, process 0 waited"),
+    EXPECT_NE(message.find("process 2 on simulated-host-2 did not reach a number within 600 ms, process 0 waited"),
               std::string::npos)
         << message;
 }

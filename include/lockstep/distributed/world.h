@@ -61,7 +61,7 @@ class LOCKSTEP_API World {
   /// Returns the value that each process passed, by rank.
   std::vector<std::int64_t> all_gather(std::int64_t mine, const char* what = "all_gather") const;
   /// Returns, in every process, the bytes that process 0 passed.
-  std::string from_first(const std::string& mine, const char* what = "from_first") const;
+  std::string broadcast(const std::string& mine, const char* what = "broadcast") const;
   /// Returns after all processes have called it.
   void barrier(const char* what = "barrier") const;
 
@@ -73,10 +73,10 @@ class LOCKSTEP_API World {
   std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
   /// Throws `error` as agree() does. The error must follow from facts that all processes know, so that all of them
   /// throw.
-  [[noreturn]] void throw_together(const std::exception_ptr& error) const;
-  /// Returns true if `error` is the last one that agree() or throw_together() threw: no process waits for one that
+  [[noreturn]] void throw_on_all(const std::exception_ptr& error) const;
+  /// Returns true if `error` is the last one that agree() or throw_on_all() threw: no process waits for one that
   /// threw it.
-  bool all_threw(const std::exception_ptr& error) const noexcept;
+  bool was_thrown_on_all(const std::exception_ptr& error) const noexcept;
 
   /// Null for a world of one process.
   const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }

@@ -45,7 +45,7 @@ struct ProcessPass {
 LOCKSTEP_API ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
 /// Makes the other processes fail too, since they would wait for this process, which failed. Call it where the
-/// exception is handled; does nothing if all processes threw it (World::all_threw).
+/// exception is handled; does nothing if all processes threw it (World::was_thrown_on_all).
 LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
 /// Called before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or

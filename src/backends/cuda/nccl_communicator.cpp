@@ -83,7 +83,7 @@ ncclUniqueId common_id(const Peers& peers) {
   if (peers.process == 0) check_connecting(nccl().ncclGetUniqueId(&id));
   if (!peers.transport) return id;
   const std::string bytes =
-      World(peers.transport).from_first(std::string(id.internal, sizeof id.internal), "connecting NCCL");
+      World(peers.transport).broadcast(std::string(id.internal, sizeof id.internal), "connecting NCCL");
   std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal), id.internal);
   return id;
 }

@@ -82,7 +82,7 @@ class Received final : public Message {
     const auto end = Clock::now() + post_->limit;
     while (!look(what))
       if (waiting_->over.wait_until(lock, end) == std::cv_status::timeout && !look(what))
-        post_->fail(text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not come to ", what,
+        post_->fail(text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not reach ", what,
                          " within ", post_->limit.count(), " ms, process ", to_, " waited for it"));
     if (waiting_->got == waiting_->bytes) return;
     post_->fail(text("process ", to_, " on ", post_->hosts[std::size_t(to_)], " expected ", waiting_->bytes,

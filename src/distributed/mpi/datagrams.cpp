@@ -44,10 +44,10 @@ std::string Datagrams::address() const {
   return all;
 }
 
-void Datagrams::connect(const std::vector<Facts>& by_rank, int rank) {
+void Datagrams::connect(const std::vector<Attributes>& by_rank, int rank) {
   own_.from = rank;
-  for (const Facts& facts : by_rank) {
-    std::istringstream words(facts.at(kDatagrams));
+  for (const Attributes& attributes : by_rank) {
+    std::istringstream words(attributes.at(kDatagramAddress));
     std::uint64_t secret = 0;
     int port = 0;
     words >> secret >> port;
@@ -66,7 +66,7 @@ void Datagrams::send(int to, const void* data, std::size_t bytes) noexcept {
   Datagram datagram;
   datagram.header = own_;
   datagram.header.to = to;
-  bytes = std::min(bytes, kMostBytes);
+  bytes = std::min(bytes, kMaxBytes);
   std::memcpy(datagram.data, data, bytes);
   for (const sockaddr_in& address : addresses_[std::size_t(to)])
     ::sendto(socket_, &datagram, sizeof(Header) + bytes, 0, reinterpret_cast<const sockaddr*>(&address),

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/mpi/facts.h"
+#include "distributed/mpi/attributes.h"
 
 namespace lockstep::mpi {
 
@@ -22,12 +22,12 @@ class Datagrams {
   Datagrams(const Datagrams&) = delete;
   Datagrams& operator=(const Datagrams&) = delete;
 
-  /// The fact that tells other processes this one's address: kDatagrams.
+  /// The job attribute kDatagramAddress: where other processes reach this one.
   std::string address() const;
-  void connect(const std::vector<Facts>& by_rank, int rank);
+  void connect(const std::vector<Attributes>& by_rank, int rank);
 
-  /// Sends at most kMostBytes: to every possible address of the host of `to` until its address is known.
-  static constexpr std::size_t kMostBytes = 1024;
+  /// Sends at most kMaxBytes: to every possible address of the host of `to` until its address is known.
+  static constexpr std::size_t kMaxBytes = 1024;
   void send(int to, const void* data, std::size_t bytes) noexcept;
   /// Returns the sender of the next received datagram of exactly `bytes` bytes; nullopt if there is none.
   std::optional<int> receive(void* data, std::size_t bytes) noexcept;
@@ -39,7 +39,7 @@ class Datagrams {
   };
   struct Datagram {
     Header header;
-    char data[kMostBytes];
+    char data[kMaxBytes];
   };
 
   int socket_ = -1;

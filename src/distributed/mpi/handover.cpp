@@ -12,11 +12,11 @@ constexpr std::chrono::seconds kLongestEnd(2);  // far longer than the MPI threa
 
 }  // namespace
 
-bool Handover::order(const std::shared_ptr<Transfer>& transfer) {
+bool Handover::submit(const std::shared_ptr<Transfer>& transfer) {
   const std::scoped_lock lock(mutex_);
   if (failure_ || ended_) return false;
-  orders_.transfers.push_back(transfer);
-  has_orders_ = true;
+  requests_.transfers.push_back(transfer);
+  has_requests_ = true;
   to_do_.notify_one();
   return true;
 }
@@ -27,7 +27,7 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
   std::unique_lock lock(mutex_);
   const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
   if (++waiting_ == 1) {  // the MPI thread may be in a longer sleep than waiting callers allow
-    has_orders_ = true;
+    has_requests_ = true;
     to_do_.notify_one();
   }
   changed_.wait_until(lock, end, [&] { return transfer.is_done || failure_ || ended_; });
@@ -38,19 +38,19 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
 
 void Handover::fail(Failure failure) noexcept {
   std::unique_lock lock(mutex_);
-  if (!orders_.fail) orders_.fail = failure;
+  if (!requests_.fail) requests_.fail = failure;
   wait_for_failure(lock, failure);
 }
 
 void Handover::fail(Overdue overdue) noexcept {
   std::unique_lock lock(mutex_);
-  if (!orders_.overdue) orders_.overdue = overdue;
+  if (!requests_.overdue) requests_.overdue = overdue;
   wait_for_failure(lock, {overdue.process, "MPI hangs"});
 }
 
 void Handover::wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& otherwise) noexcept {
   if (failure_ || ended_) return;
-  has_orders_ = true;
+  has_requests_ = true;
   to_do_.notify_one();
   ++waiting_;
   changed_.wait_until(lock, Clock::now() + kLongestEnd, [&] { return failure_ || ended_; });
@@ -71,8 +71,8 @@ std::optional<Failure> Handover::failure() const {
 
 void Handover::leave() noexcept {
   const std::scoped_lock lock(mutex_);
-  orders_.leave = true;
-  has_orders_ = true;
+  requests_.leave = true;
+  has_requests_ = true;
   to_do_.notify_one();
 }
 
@@ -85,16 +85,16 @@ bool Handover::wait_ended(Clock::time_point end) noexcept {
 }
 
 void Handover::rest(Clock::duration longest) {
-  if (has_orders_) return;
+  if (has_requests_) return;
   std::unique_lock lock(mutex_);
-  to_do_.wait_until(lock, Clock::now() + longest, [&] { return has_orders_.load(); });
+  to_do_.wait_until(lock, Clock::now() + longest, [&] { return has_requests_.load(); });
 }
 
-Orders Handover::take() {
-  if (!has_orders_) return {};
+Requests Handover::take_requests() {
+  if (!has_requests_) return {};
   const std::scoped_lock lock(mutex_);
-  has_orders_ = false;
-  return std::exchange(orders_, {});
+  has_requests_ = false;
+  return std::exchange(requests_, {});
 }
 
 void Handover::done(Transfer& transfer) noexcept {
@@ -105,7 +105,7 @@ void Handover::done(Transfer& transfer) noexcept {
 void Handover::failed(Failure failure) noexcept {
   const std::scoped_lock lock(mutex_);
   if (!failure_) failure_ = std::move(failure);
-  orders_.transfers.clear();
+  requests_.transfers.clear();
   changed_.notify_all();
 }
 

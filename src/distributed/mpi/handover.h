@@ -1,5 +1,5 @@
-// Handover between the threads that call a transport and the one thread that calls MPI: orders go one way, results and
-// the end of the job the other way. Any thread.
+// Handover between the threads that call a transport and the one thread that calls MPI: requests go one way, results
+// and the end of the job the other way. Any thread.
 #pragma once
 
 #include <atomic>
@@ -45,8 +45,8 @@ struct Overdue {
   std::string what;
 };
 
-/// The callers' requests since the last take().
-struct Orders {
+/// The callers' requests since the last take_requests().
+struct Requests {
   std::vector<std::shared_ptr<Transfer>> transfers;
   std::optional<Failure> fail;
   std::optional<Overdue> overdue;
@@ -57,7 +57,7 @@ class Handover {
  public:
   // For callers.
   /// Returns false if the job has ended.
-  bool order(const std::shared_ptr<Transfer>& transfer);
+  bool submit(const std::shared_ptr<Transfer>& transfer);
   /// Returns true if the transfer was done before `end` and before any failure.
   bool wait_done(const Transfer& transfer, Clock::time_point end);
   /// Fails the job. Returns when MPI will no longer access any message's memory. Only the first failure counts.
@@ -73,11 +73,11 @@ class Handover {
   Clock::time_point last_seen() const noexcept { return Clock::time_point(Clock::duration(last_seen_.load())); }
 
   // For the MPI thread.
-  /// Sleeps until there are orders, at most for `longest`.
+  /// Sleeps until there are requests, at most for `longest`.
   void rest(Clock::duration longest);
   /// Returns true if a caller is asleep, waiting for a transfer. A caller that begins to wait ends rest().
   bool is_awaited() const noexcept { return waiting_ > 0; }
-  Orders take();
+  Requests take_requests();
   /// Returns the peer that a caller has waited for the longest, if that wait began before `since`.
   std::optional<int> waits_for(Clock::time_point since) const;
   void seen(Clock::time_point now) noexcept { last_seen_ = now.time_since_epoch().count(); }
@@ -98,8 +98,8 @@ class Handover {
 
   mutable Mutex mutex_;
   RankedCondition to_do_, changed_;
-  Orders orders_;
-  std::atomic<bool> has_orders_ = false;
+  Requests requests_;
+  std::atomic<bool> has_requests_ = false;
   std::list<Wait> waits_;
   std::optional<Failure> failure_;
   bool ended_ = false;

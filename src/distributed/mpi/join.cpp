@@ -15,7 +15,7 @@
 #include <lockstep/distributed/mpi.h>
 
 #include "core/text.h"
-#include "distributed/mpi/facts.h"
+#include "distributed/mpi/attributes.h"
 #include "distributed/mpi/launcher.h"
 #include "distributed/mpi/mpi_thread.h"
 #include "distributed/mpi/mpi_transport.h"
@@ -83,7 +83,8 @@ std::shared_ptr<MpiTransport> begin(milliseconds limit) {
   const milliseconds start_limit = std::max(limit, kStartLimit);
   if (joined.wait_for(start_limit) == std::future_status::timeout) {
     thread.detach();
-    throw CollectiveError(0, "mpi::join", 0, text("not all processes came within ", start_limit.count(), " ms"));
+    throw CollectiveError(0, "mpi::join", 0,
+                          text("not all processes called mpi::join within ", start_limit.count(), " ms"));
   }
   try {
     if (std::shared_ptr<Job> job = joined.get())
@@ -107,8 +108,9 @@ World join(const JoinOptions& options) {
   if (present.is_alone) return World();
   if (present.began)
     throw InvalidArgument(
-        "[mpi::join] expected a process that has not left its job, or failed to join: keep the World");
-  if (!is_launched(own_facts(limit))) return World();
+        "[mpi::join] this process has already left its job, or failed to join it, and MPI starts only once per "
+        "process: keep the World for as long as it is used");
+  if (!is_launched(local_attributes(limit))) return World();
   present.began = true;
   std::shared_ptr<MpiTransport> transport = begin(limit);
   present.is_alone = !transport;

@@ -15,9 +15,9 @@ namespace {
 struct Launcher {
   const char* rank;
   const char* size;
-  bool starts_mpi;      // MPI_Init finds the other processes through this launcher
-  bool speaks_of_us;    // else the variables may describe an allocation, in which mpirun starts fewer processes
-  const char* instead;  // advice for the user
+  bool starts_mpi;          // MPI_Init finds the other processes through this launcher
+  bool describes_this_job;  // else the variables may describe an allocation, in which mpirun starts fewer processes
+  const char* advice;       // advice for the user
 };
 constexpr std::array kLaunchers{
     Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true, true,
@@ -32,9 +32,9 @@ constexpr std::array kLaunchers{
     Launcher{"RANK", "WORLD_SIZE", false, true, "Start with mpirun or srun --mpi=pmix, without RANK and WORLD_SIZE"},
 };
 
-const std::string* find(const Facts& facts, const char* name) {
-  const auto found = facts.find(name);
-  return found == facts.end() ? nullptr : &found->second;
+const std::string* find(const Attributes& attributes, const char* name) {
+  const auto found = attributes.find(name);
+  return found == attributes.end() ? nullptr : &found->second;
 }
 
 int number(const char* variable, const std::string& value) {
@@ -45,13 +45,13 @@ int number(const char* variable, const std::string& value) {
   return parsed;
 }
 
-void refuse_unless(int found, const char* variable, const Launcher& launcher, const Facts& facts) {
-  const std::string* const value = find(facts, variable);
+void refuse_unless(int found, const char* variable, const Launcher& launcher, const Attributes& attributes) {
+  const std::string* const value = find(attributes, variable);
   if (!value) return;
   const int said = number(variable, *value);
-  if (said == found || (!launcher.speaks_of_us && (found > 1 || said == 1))) return;
+  if (said == found || (!launcher.describes_this_job && (found > 1 || said == 1))) return;
   throw InvalidArgument(text("[mpi::join] expected ", variable, " to be ", found, ", as MPI has found it, got ", said,
-                             " on ", facts.at(kHost), ". ", launcher.instead));
+                             " on ", attributes.at(kHost), ". ", launcher.advice));
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ bool is_of_launcher(std::string_view variable) {
                              [variable](const Launcher& l) { return variable == l.rank || variable == l.size; });
 }
 
-bool is_launched(const Facts& own) {
+bool is_launched(const Attributes& own) {
   const auto starts_mpi = [&own](const Launcher& l) {
     return l.starts_mpi && (own.contains(l.rank) || own.contains(l.size));
   };
@@ -70,11 +70,11 @@ bool is_launched(const Facts& own) {
   return false;
 }
 
-void refuse_other_processes(const std::vector<Facts>& by_rank) {
+void refuse_other_processes(const std::vector<Attributes>& by_rank) {
   for (std::size_t process = 0; process < by_rank.size(); ++process)
     for (const Launcher& launcher : kLaunchers) {
       refuse_unless(int(by_rank.size()), launcher.size, launcher, by_rank[process]);
-      if (launcher.speaks_of_us) refuse_unless(int(process), launcher.rank, launcher, by_rank[process]);
+      if (launcher.describes_this_job) refuse_unless(int(process), launcher.rank, launcher, by_rank[process]);
     }
 }
 

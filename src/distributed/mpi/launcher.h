@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "distributed/mpi/facts.h"
+#include "distributed/mpi/attributes.h"
 
 namespace lockstep::mpi {
 
@@ -13,9 +13,9 @@ bool is_of_launcher(std::string_view variable);
 
 /// Returns true if a launcher started this process so that MPI_Init can find the other processes. Throws
 /// InvalidArgument if a launcher announces several processes that MPI_Init could not find.
-bool is_launched(const Facts& own);
+bool is_launched(const Attributes& own);
 
 /// Throws InvalidArgument if a launcher's ranks or sizes differ from MPI's.
-void refuse_other_processes(const std::vector<Facts>& by_rank);
+void refuse_other_processes(const std::vector<Attributes>& by_rank);
 
 }  // namespace lockstep::mpi

@@ -14,9 +14,9 @@
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
+#include "distributed/mpi/attributes.h"
 #include "distributed/mpi/call.h"
 #include "distributed/mpi/datagrams.h"
-#include "distributed/mpi/facts.h"
 #include "distributed/mpi/launcher.h"
 #include "distributed/mpi/progress.h"
 
@@ -30,7 +30,7 @@ class Session {
     int is_begun = 0, is_ended = 0, level = MPI_THREAD_SINGLE;
     check(MPI_Finalized(&is_ended), "MPI_Finalized");
     if (is_ended)
-      throw InvalidArgument("[mpi::join] expected MPI to be there, but the program has called MPI_Finalize");
+      throw InvalidArgument("[mpi::join] the program has already called MPI_Finalize: call mpi::join before it");
     check(MPI_Initialized(&is_begun), "MPI_Initialized");
     if (is_begun)
       check(MPI_Query_thread(&level), "MPI_Query_thread");
@@ -67,7 +67,7 @@ MPI_Comm copy_of_world() {
   return copy;
 }
 
-std::vector<Facts> exchanged(const Facts& own, MPI_Comm communicator) {
+std::vector<Attributes> exchanged(const Attributes& own, MPI_Comm communicator) {
   int processes = 0;
   check(MPI_Comm_size(communicator, &processes), "MPI_Comm_size");
   const std::string mine = packed(own);
@@ -78,16 +78,16 @@ std::vector<Facts> exchanged(const Facts& own, MPI_Comm communicator) {
   std::string all(std::size_t(begins.back() + sizes.back()), '\0');
   check(MPI_Allgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, communicator),
         "MPI_Allgatherv");
-  std::vector<Facts> by_rank;
+  std::vector<Attributes> by_rank;
   for (std::size_t p = 0; p < sizes.size(); ++p)
     by_rank.push_back(unpacked(all.substr(std::size_t(begins[p]), std::size_t(sizes[p]))));
   return by_rank;
 }
 
-Members members_of(const std::vector<Facts>& by_rank, MPI_Comm communicator) {
+Members members_of(const std::vector<Attributes>& by_rank, MPI_Comm communicator) {
   Members members;
   check(MPI_Comm_rank(communicator, &members.rank), "MPI_Comm_rank");
-  for (const Facts& facts : by_rank) members.hosts.push_back(facts.at(kHost));
+  for (const Attributes& attributes : by_rank) members.hosts.push_back(attributes.at(kHost));
   return members;
 }
 
@@ -99,13 +99,13 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
   Session session;
   Communicators communicators = {};
   Datagrams datagrams;
-  std::vector<Facts> by_rank;
+  std::vector<Attributes> by_rank;
   std::shared_ptr<Job> job;
   try {
     session.begin();
     communicators = {.messages = copy_of_world(), .notes = copy_of_world()};
-    Facts own = own_facts(limit);
-    own[kDatagrams] = datagrams.address();
+    Attributes own = local_attributes(limit);
+    own[kDatagramAddress] = datagrams.address();
     by_rank = exchanged(own, communicators.messages);
     refuse_other_processes(by_rank);
     refuse_differences(by_rank);

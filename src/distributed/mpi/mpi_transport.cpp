@@ -30,7 +30,7 @@ std::atomic<bool> job_failed = false;
 
 // By then the program has told why the job failed: as a rule it does so where the World is gone.
 void at_exit() {
-  if (job_failed) Termination::let_others_tell();
+  if (job_failed) Termination::wait_for_peer_reports();
 }
 
 class MpiMessage final : public Message {
@@ -38,7 +38,7 @@ class MpiMessage final : public Message {
   MpiMessage(std::shared_ptr<Job> job, std::shared_ptr<Transfer> transfer)
       : job_(std::move(job)), transfer_(std::move(transfer)) {}
   ~MpiMessage() override {
-    if (!transfer_->is_done) job_->handover.fail(Failure{job_->members.rank, given_up()});
+    if (!transfer_->is_done) job_->handover.fail(Failure{job_->members.rank, abandoned()});
   }
 
   void wait(const char* what) override {
@@ -48,9 +48,9 @@ class MpiMessage final : public Message {
   }
 
  private:
-  std::string given_up() const {
+  std::string abandoned() const {
     const char* const way = transfer_->way == Transfer::Way::send ? " a message to " : " a message from ";
-    return text(job_->members.me(), " gave up", way, job_->members.name(transfer_->peer));
+    return text(job_->members.me(), " abandoned", way, job_->members.name(transfer_->peer));
   }
 
   const std::shared_ptr<Job> job_;
@@ -82,7 +82,7 @@ PendingMessage MpiTransport::receive(int from, int channel, void* data, std::siz
 
 PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, void* data, std::size_t bytes) {
   const auto transfer = std::make_shared<Transfer>(way, peer, channel, data, bytes);
-  if (!job_->handover.order(transfer)) throw_ended(*job_, *transfer, "");
+  if (!job_->handover.submit(transfer)) throw_ended(*job_, *transfer, "");
   return std::make_unique<MpiMessage>(job_, transfer);
 }
 
@@ -104,15 +104,15 @@ void MpiTransport::leave() noexcept {
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
     // MPI hangs, and the launcher is about to kill: who waits here has not told yet why the job ends.
-    if (had_failed && Termination::is_asked())
+    if (had_failed && Termination::is_requested())
       Termination::end(text(job_->members.me(), " ends: ", handover.failure()->reason));
     if (handover.last_seen() + job_->limit > Clock::now()) continue;
     const auto failure = handover.failure();
-    std::fprintf(stderr, "[leave] %s ends without MPI, which did nothing for %lld ms%s%s\n", job_->members.me().c_str(),
-                 static_cast<long long>(job_->limit.count()), failure ? ": " : "",
+    std::fprintf(stderr, "[leave] %s ends without MPI_Finalize: MPI did not respond for %lld ms%s%s\n",
+                 job_->members.me().c_str(), static_cast<long long>(job_->limit.count()), failure ? ": " : "",
                  failure ? failure->reason.c_str() : "");
     std::fflush(nullptr);
-    Termination::let_others_tell();
+    Termination::wait_for_peer_reports();
     std::_Exit(EXIT_FAILURE);
   }
   if (const auto failure = handover.failure(); failure && !had_failed) {

@@ -10,12 +10,12 @@
 namespace lockstep::mpi {
 
 // Kernels older than 5.3 have no pidfd_open; there, missing signs of life reveal a dead process, later.
-Neighbors::Neighbors(const std::vector<Facts>& by_rank, int rank) {
-  const Facts& own = by_rank.at(std::size_t(rank));
+Neighbors::Neighbors(const std::vector<Attributes>& by_rank, int rank) {
+  const Attributes& own = by_rank.at(std::size_t(rank));
   for (int p = 0; p < int(by_rank.size()); ++p) {
-    const Facts& other = by_rank[std::size_t(p)];
-    if (p == rank || other.at(kHost) != own.at(kHost) || other.at(kKernel) != own.at(kKernel)) continue;
-    const int descriptor = int(::syscall(SYS_pidfd_open, std::atoi(other.at(kProcess).c_str()), 0));
+    const Attributes& other = by_rank[std::size_t(p)];
+    if (p == rank || other.at(kHost) != own.at(kHost) || other.at(kPidNamespace) != own.at(kPidNamespace)) continue;
+    const int descriptor = int(::syscall(SYS_pidfd_open, std::atoi(other.at(kProcessId).c_str()), 0));
     if (descriptor < 0) continue;
     watched_.push_back({descriptor, POLLIN, 0});
     ranks_.push_back(p);

@@ -5,13 +5,13 @@
 
 #include <vector>
 
-#include "distributed/mpi/facts.h"
+#include "distributed/mpi/attributes.h"
 
 namespace lockstep::mpi {
 
 class Neighbors {
  public:
-  Neighbors(const std::vector<Facts>& by_rank, int rank);
+  Neighbors(const std::vector<Attributes>& by_rank, int rank);
   ~Neighbors();
   Neighbors(const Neighbors&) = delete;
   Neighbors& operator=(const Neighbors&) = delete;

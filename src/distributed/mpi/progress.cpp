@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 // pending but nobody waits, because then the process computes; and rarely without messages.
 constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100), kUnawaitedSleep(500);
 constexpr milliseconds kShortWait(2), kIdleSleep(5);
-constexpr microseconds kBetweenPeers(200), kBetweenNeighbors(5000);
+constexpr microseconds kPeerCheckInterval(200), kNeighborCheckInterval(5000);
 
 // A peer that has waited for 1 / kPartOfLimit of the limit is not the cause of the hang.
 constexpr int kPartOfLimit = 4;
@@ -30,22 +30,22 @@ constexpr milliseconds kTimeToAnswer(300), kTimeToEnd(200);
 
 }  // namespace
 
-Progress::Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Facts>& by_rank, Job& job)
+Progress::Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Attributes>& by_rank, Job& job)
     : members_(job.members),
       handover_(job.handover),
       transfers_(communicators.messages, job.members),
-      peers_(communicators.notes, datagrams, job.members, job.limit),
+      control_(communicators.notes, datagrams, job.members, job.limit),
       neighbors_(by_rank, job.members.rank),
       limit_(job.limit),
       last_move_(Clock::now()) {}
 
 bool Progress::run() {
-  const Hooks hooks({.lost_connection = [this] { look_after_lost_connection(); }, .abort = [this] { stay_in_mpi(); }});
+  const Hooks hooks({.lost_connection = [this] { handle_lost_connection(); }, .abort = [this] { park_in_mpi(); }});
   while (!failure_) {
     try {
       step();
-      if (leaves_ && peers_.have_all_left()) {
-        peers_.close();
+      if (leaves_ && control_.have_all_left()) {
+        control_.close();
         return true;
       }
     } catch (const std::exception& error) {
@@ -57,60 +57,60 @@ bool Progress::run() {
 }
 
 void Progress::step() {
-  const Orders orders = handover_.take();
-  leaves_ = leaves_ || orders.leave;
-  if (orders.fail) return fail(*orders.fail);
-  if (orders.overdue) return fail(*orders.overdue);
+  const Requests requests = handover_.take_requests();
+  leaves_ = leaves_ || requests.leave;
+  if (requests.fail) return fail(*requests.fail);
+  if (requests.overdue) return fail(*requests.overdue);
   const auto now = Clock::now();
-  if (!asked_ && Termination::is_asked()) {
-    asked_ = now;
-    peers_.ask();
+  if (!sigterm_at_ && Termination::is_requested()) {
+    sigterm_at_ = now;
+    control_.ping();
   }
-  if (!peers_.leaves_mpi_alone()) move_messages(orders, now);
+  if (!control_.avoids_mpi()) move_messages(requests, now);
   if (transfers_.failure()) return fail(*transfers_.failure());
-  if (now - last_look_ >= kBetweenPeers) look_at_peers(now);
+  if (now - last_peer_check_ >= kPeerCheckInterval) check_peers(now);
   if (!failure_) rest(now);
 }
 
-void Progress::move_messages(const Orders& orders, Clock::time_point now) {
-  for (const std::shared_ptr<Transfer>& transfer : orders.transfers) transfers_.start(transfer);
-  if (orders.leave) peers_.say_left(transfers_);
-  if (transfers_.advance(handover_) || !orders.transfers.empty()) last_move_ = now;
+void Progress::move_messages(const Requests& requests, Clock::time_point now) {
+  for (const std::shared_ptr<Transfer>& transfer : requests.transfers) transfers_.start(transfer);
+  if (requests.leave) control_.say_left(transfers_);
+  if (transfers_.advance(handover_) || !requests.transfers.empty()) last_move_ = now;
 }
 
-void Progress::look_at_peers(Clock::time_point now) {
-  last_look_ = now;
+void Progress::check_peers(Clock::time_point now) {
+  last_peer_check_ = now;
   handover_.seen(now);
-  if (const std::optional<Failure> failure = peers_.step(now, handover_.waits_for(now - limit_ / kPartOfLimit)))
+  if (const std::optional<Failure> failure = control_.step(now, handover_.waits_for(now - limit_ / kPartOfLimit)))
     return fail(*failure);
   if (transfers_.any())
     for (int p = 0; p < members_.size(); ++p)
-      if (peers_.has_left(p) && transfers_.waits_in_vain_for(p, peers_.last_counts(p)))
+      if (control_.has_left(p) && transfers_.waits_in_vain_for(p, control_.last_counts(p)))
         return fail(Failure{p, text(members_.name(p), " has left the job")});
-  look_at_neighbors(now);
-  if (!failure_) look_at_termination(now);
+  check_neighbors(now);
+  if (!failure_) check_termination(now);
 }
 
-void Progress::look_at_neighbors(Clock::time_point now) {
-  if (now - last_look_at_neighbors_ < kBetweenNeighbors) return;
-  last_look_at_neighbors_ = now;
+void Progress::check_neighbors(Clock::time_point now) {
+  if (now - last_neighbor_check_ < kNeighborCheckInterval) return;
+  last_neighbor_check_ = now;
   for (const int process : neighbors_.ended()) {
     std::optional<Failure> failure;
-    for (int tries = 0; tries < 10 && !failure; ++tries) failure = peers_.step(now, std::nullopt);  // its last notes
-    if (!failure && peers_.has_left(process)) continue;
+    for (int tries = 0; tries < 10 && !failure; ++tries) failure = control_.step(now, std::nullopt);  // its last notes
+    if (!failure && control_.has_left(process)) continue;
     return fail(failure.value_or(
         Failure{process, text(members_.name(process), " is lost: it has ended, as ", members_.me(), " noticed")}));
   }
 }
 
 // Every process gets SIGTERM. The lost one is the one that does not answer.
-void Progress::look_at_termination(Clock::time_point now) {
-  if (!asked_) return;
-  const std::vector<int> silent = peers_.silent();
-  if (silent.empty()) return fail(Failure{members_.rank, text(members_.me(), " was ended by SIGTERM")});
-  if (now - *asked_ > kTimeToAnswer)
-    fail(Failure{silent.front(), text(members_.name(silent.front()), " is lost: SIGTERM came to ", members_.me(),
-                                      ", and all others answered it")});
+void Progress::check_termination(Clock::time_point now) {
+  if (!sigterm_at_) return;
+  const std::vector<int> unanswered = control_.unanswered();
+  if (unanswered.empty()) return fail(Failure{members_.rank, text(members_.me(), " was ended by SIGTERM")});
+  if (now - *sigterm_at_ > kTimeToAnswer)
+    fail(Failure{unanswered.front(), text(members_.name(unanswered.front()), " is lost: SIGTERM arrived in ",
+                                          members_.me(), ", and all others answered it")});
 }
 
 void Progress::rest(Clock::time_point now) {
@@ -122,18 +122,18 @@ void Progress::rest(Clock::time_point now) {
 }
 
 void Progress::fail(const Overdue& overdue) {
-  const auto late = [&](int process) { return text(members_.name(process), " did not come"); };
-  const int process = peers_.to_blame_for(overdue.process);
-  const std::string to_what = text(" to ", overdue.what, " within ", limit_.count(), " ms");
-  if (process == overdue.process) return fail(Failure{process, late(process) + to_what});
-  fail(Failure{process, text(late(process), ", and ", members_.name(overdue.process), " waits for it, and so ",
-                             late(overdue.process), to_what)});
+  const int process = control_.root_cause_of(overdue.process);
+  const std::string not_reached =
+      text(members_.name(overdue.process), " did not reach ", overdue.what, " within ", limit_.count(), " ms");
+  if (process == overdue.process) return fail(Failure{process, not_reached});
+  fail(Failure{process, text(members_.name(process), " is late: ", members_.name(overdue.process),
+                             " waits for it, and so ", not_reached)});
 }
 
 void Progress::fail(const Failure& failure) {
   failure_ = failure;
   try {
-    peers_.say_failed(failure);
+    control_.say_failed(failure);
   } catch (const std::exception&) {  // the others will miss this process's signs of life
   }
   handover_.failed(failure);
@@ -141,30 +141,30 @@ void Progress::fail(const Failure& failure) {
 
 // If MPI fails, usually a peer is lost: the one that does not answer.
 std::optional<Failure> Progress::find_lost(const std::string& why) {
-  peers_.ask_without_mpi();
-  for (const auto end = Clock::now() + kTimeToAnswer; !peers_.silent().empty() && Clock::now() < end;) {
-    std::this_thread::sleep_for(kBetweenPeers);
-    if (std::optional<Failure> told = peers_.step(Clock::now(), std::nullopt)) return told;
+  control_.ping_without_mpi();
+  for (const auto end = Clock::now() + kTimeToAnswer; !control_.unanswered().empty() && Clock::now() < end;) {
+    std::this_thread::sleep_for(kPeerCheckInterval);
+    if (std::optional<Failure> told = control_.step(Clock::now(), std::nullopt)) return told;
   }
-  const std::vector<int> silent = peers_.silent();
-  if (silent.empty()) return std::nullopt;
+  const std::vector<int> unanswered = control_.unanswered();
+  if (unanswered.empty()) return std::nullopt;
   std::string names;
-  for (const int process : silent) names += text(names.empty() ? "" : " or ", members_.name(process));
-  return Failure{silent.front(), text(names, " is lost: ", why, ", and all others answered")};
+  for (const int process : unanswered) names += text(names.empty() ? "" : " or ", members_.name(process));
+  return Failure{unanswered.front(), text(names, " is lost: ", why, ", and all others answered")};
 }
 
 void Progress::fail_without_mpi(const std::string& why) { fail(find_lost(why).value_or(Failure{members_.rank, why})); }
 
-void Progress::look_after_lost_connection() noexcept {
+void Progress::handle_lost_connection() noexcept {
   if (!failure_)
     if (const auto lost = find_lost(text("MPI lost its connection to ", members_.me()))) fail(*lost);
-  if (failure_) stay_in_mpi();
-  peers_.go_on_with_mpi();
+  if (failure_) park_in_mpi();
+  control_.resume_mpi();
 }
 
 // Called from within MPI, which holds its locks, or was about to end the process. So it never returns.
-void Progress::stay_in_mpi() noexcept {
-  if (!failure_) fail_without_mpi(text("MPI gave up in ", members_.me()));
+void Progress::park_in_mpi() noexcept {
+  if (!failure_) fail_without_mpi(text("MPI aborted in ", members_.me(), " (usually because a peer died)"));
   handover_.failed(*failure_);
   wait_to_leave();
   handover_.ended();
@@ -176,8 +176,8 @@ void Progress::wait_to_leave() {
   std::optional<Clock::time_point> end;
   handover_.seen(Clock::now());
   while (!leaves_) {
-    leaves_ = handover_.take().leave;
-    if (!end && Termination::is_asked()) end = Clock::now() + kTimeToEnd;
+    leaves_ = handover_.take_requests().leave;
+    if (!end && Termination::is_requested()) end = Clock::now() + kTimeToEnd;
     if (end && Clock::now() > *end) Termination::end(text(members_.me(), " ends: ", handover_.failure()->reason));
     handover_.rest(kIdleSleep);
   }

@@ -14,9 +14,9 @@ namespace {
 // This and the times to answer and to end (progress.cpp) add up to less than the second after which launchers kill.
 constexpr std::chrono::milliseconds kTimeForOthers(300);
 
-std::atomic<bool> came = false;  // lock-free, so a signal handler may write it
+std::atomic<bool> requested = false;  // lock-free, so a signal handler may write it
 
-extern "C" void take_note_of_sigterm(int) { came = true; }
+extern "C" void take_note_of_sigterm(int) { requested = true; }
 
 }  // namespace
 
@@ -35,14 +35,14 @@ Termination::~Termination() {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-bool Termination::is_asked() noexcept { return came; }
+bool Termination::is_requested() noexcept { return requested; }
 
-void Termination::let_others_tell() noexcept { std::this_thread::sleep_for(kTimeForOthers); }
+void Termination::wait_for_peer_reports() noexcept { std::this_thread::sleep_for(kTimeForOthers); }
 
 void Termination::end(const std::string& reason) noexcept {
   std::fprintf(stderr, "[SIGTERM] %s\n", reason.c_str());
   std::fflush(nullptr);
-  let_others_tell();
+  wait_for_peer_reports();
   std::signal(SIGTERM, SIG_DFL);
   sigset_t only_this;
   sigemptyset(&only_this);

@@ -17,10 +17,10 @@ class Termination {
   /// Called by a process that has reported why the job failed, before it ends, to give the others time to report.
   /// (mpirun kills all others as soon as one ends, without the second that it means to wait: a SIGCHLD interrupts its
   /// sleep(1).)
-  static void let_others_tell() noexcept;
+  static void wait_for_peer_reports() noexcept;
 
   /// Returns true if SIGTERM has arrived.
-  static bool is_asked() noexcept;
+  static bool is_requested() noexcept;
   /// Prints the reason, and ends the process as SIGTERM does.
   [[noreturn]] static void end(const std::string& reason) noexcept;
 

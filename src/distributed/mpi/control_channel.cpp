@@ -1,4 +1,4 @@
-#include "distributed/mpi/peers.h"
+#include "distributed/mpi/control_channel.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,8 @@ constexpr std::chrono::milliseconds kLongestFarewell(100);
 
 }  // namespace
 
-Peers::Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit)
+ControlChannel::ControlChannel(MPI_Comm communicator, Datagrams& datagrams, const Members& members,
+                               std::chrono::milliseconds limit)
     : communicator_(communicator),
       datagrams_(datagrams),
       members_(members),
@@ -27,9 +28,9 @@ Peers::Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members
   receive_next();
 }
 
-std::optional<Failure> Peers::step(Clock::time_point now, std::optional<int> waits_for) {
+std::optional<Failure> ControlChannel::step(Clock::time_point now, std::optional<int> waits_for) {
   receive_datagrams(now);
-  if (!leaves_mpi_alone_ && !failure_) {
+  if (!avoids_mpi_ && !failure_) {
     receive_by_mpi(now);
     end_sent();
   }
@@ -44,31 +45,31 @@ std::optional<Failure> Peers::step(Clock::time_point now, std::optional<int> wai
   return failure_;
 }
 
-void Peers::receive_datagrams(Clock::time_point now) {
+void ControlChannel::receive_datagrams(Clock::time_point now) {
   Note note;
   while (const std::optional<int> from = datagrams_.receive(&note, sizeof note)) {
     Peer& peer = peers_[std::size_t(*from)];
     peer.hears = note.hears_datagrams;
-    take(*from, note, now);
+    handle(*from, note, now);
     if (!std::exchange(peer.is_heard, true)) send(*from, {.kind = Kind::hello});
   }
 }
 
-void Peers::receive_by_mpi(Clock::time_point now) {
+void ControlChannel::receive_by_mpi(Clock::time_point now) {
   for (int came = 1; came && !failure_;) {
     MPI_Status status;
     check(MPI_Test(&receiving_, &came, &status), "MPI_Test");
     if (!came) return;
     const Note note = incoming_;
     receive_next();
-    take(status.MPI_SOURCE, note, now);
+    handle(status.MPI_SOURCE, note, now);
   }
 }
 
-void Peers::take(int from, const Note& note, Clock::time_point now) {
+void ControlChannel::handle(int from, const Note& note, Clock::time_point now) {
   Peer& peer = peers_[std::size_t(from)];
   peer.heard = now;
-  if (note.kind == Kind::question) send(from, {.kind = Kind::answer, .number = note.number});
+  if (note.kind == Kind::ping) send(from, {.kind = Kind::answer, .number = note.number});
   if (note.kind == Kind::sign_of_life) peer.waits_for = note.number;
   if (note.kind == Kind::answer) peer.answered = note.number;
   if (note.kind == Kind::left) {
@@ -78,25 +79,24 @@ void Peers::take(int from, const Note& note, Clock::time_point now) {
   if (note.kind == Kind::failed) failure_ = Failure{note.number, note.reason.data()};
 }
 
-void Peers::ask() {
-  ++question_;
-  leaves_mpi_alone_ =
-      mpi_is_gone_ || std::ranges::all_of(others_, [this](int p) { return peers_[std::size_t(p)].hears; });
-  for (const int peer : others_) send(peer, {.kind = Kind::question, .number = question_});
+void ControlChannel::ping() {
+  ++ping_;
+  avoids_mpi_ = mpi_has_failed_ || std::ranges::all_of(others_, [this](int p) { return peers_[std::size_t(p)].hears; });
+  for (const int peer : others_) send(peer, {.kind = Kind::ping, .number = ping_});
 }
 
-void Peers::ask_without_mpi() {
-  mpi_is_gone_ = true;
-  ask();
+void ControlChannel::ping_without_mpi() {
+  mpi_has_failed_ = true;
+  ping();
 }
 
-std::vector<int> Peers::silent() const {
-  std::vector<int> silent = others_;
-  std::erase_if(silent, [this](int p) { return has_left(p) || peers_[std::size_t(p)].answered == question_; });
-  return silent;
+std::vector<int> ControlChannel::unanswered() const {
+  std::vector<int> unanswered = others_;
+  std::erase_if(unanswered, [this](int p) { return has_left(p) || peers_[std::size_t(p)].answered == ping_; });
+  return unanswered;
 }
 
-int Peers::to_blame_for(int peer) const {
+int ControlChannel::root_cause_of(int peer) const {
   int last = peer;
   for (int steps = 0; steps < members_.size(); ++steps) {
     const int next = peers_[std::size_t(last)].waits_for;
@@ -106,57 +106,57 @@ int Peers::to_blame_for(int peer) const {
   return peer;  // a cycle: they wait for each other
 }
 
-void Peers::say_left(const Transfers& transfers) {
+void ControlChannel::say_left(const Transfers& transfers) {
   for (const int peer : others_) {
     const Counts& counts = transfers.counts(peer);
     send_by_mpi(peer, {.kind = Kind::left, .counts = counts});
   }
 }
 
-bool Peers::have_all_left() const {
+bool ControlChannel::have_all_left() const {
   return sent_.empty() && std::ranges::all_of(others_, [this](int peer) { return has_left(peer); });
 }
 
-void Peers::say_failed(const Failure& failure) {
+void ControlChannel::say_failed(const Failure& failure) {
   Note note = {.kind = Kind::failed, .number = failure.process};
   failure.reason.copy(note.reason.data(), note.reason.size() - 1);
   for (const int peer : others_)
     if (peer != failure.process || peers_[std::size_t(peer)].hears) send(peer, note);
   const auto end = Clock::now() + kLongestFarewell;
-  while (!leaves_mpi_alone_ && !sent_.empty() && Clock::now() < end) end_sent();
+  while (!avoids_mpi_ && !sent_.empty() && Clock::now() < end) end_sent();
 }
 
-void Peers::close() {
+void ControlChannel::close() {
   check(MPI_Cancel(&receiving_), "MPI_Cancel");
   check(MPI_Wait(&receiving_, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
-void Peers::receive_next() {
+void ControlChannel::receive_next() {
   check(MPI_Irecv(&incoming_, int(sizeof incoming_), MPI_BYTE, MPI_ANY_SOURCE, kTag, communicator_, &receiving_),
         "MPI_Irecv");
 }
 
-void Peers::send(int to, Note note) {
+void ControlChannel::send(int to, Note note) {
   const Peer& peer = peers_[std::size_t(to)];
   note.hears_datagrams = peer.is_heard;
   for (int copies = note.kind == Kind::failed ? 3 : 1; copies > 0; --copies) datagrams_.send(to, &note, sizeof note);
   if (!peer.hears && note.kind != Kind::hello) send_by_mpi(to, note);
 }
 
-void Peers::send_by_mpi(int to, const Note& note) {
-  if (mpi_is_gone_) return;
+void ControlChannel::send_by_mpi(int to, const Note& note) {
+  if (mpi_has_failed_) return;
   Sent& sent = sent_.emplace_back(Sent{to, note});
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }
 
 // Over MPI, sends a peer one sign at a time: a hanging process receives none.
-void Peers::send_sign(int to, int waits_for) {
+void ControlChannel::send_sign(int to, int waits_for) {
   Peer& peer = peers_[std::size_t(to)];
   if (!peer.hears && std::exchange(peer.sign_is_on_its_way, true)) return;
   send(to, {.kind = Kind::sign_of_life, .number = waits_for});
 }
 
-void Peers::end_sent() {
+void ControlChannel::end_sent() {
   std::erase_if(sent_, [this](Sent& sent) {
     int is_done = 0;
     check(MPI_Test(&sent.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");

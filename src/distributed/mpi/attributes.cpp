@@ -1,4 +1,4 @@
-#include "distributed/mpi/facts.h"
+#include "distributed/mpi/attributes.h"
 
 #include <unistd.h>
 
@@ -31,67 +31,67 @@ std::string kernel() {
   return ::readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) > 0 ? boot + processes.data() : boot;
 }
 
-std::string quoted(const std::vector<Facts>& by_rank, std::size_t process, const std::string& name) {
-  const Facts& facts = by_rank[process];
-  const auto found = facts.find(name);
-  return text(found == facts.end() ? "none" : "\"" + found->second + "\"", " in process ", process, " on ",
-              facts.at(kHost));
+std::string quoted(const std::vector<Attributes>& by_rank, std::size_t process, const std::string& name) {
+  const Attributes& attributes = by_rank[process];
+  const auto found = attributes.find(name);
+  return text(found == attributes.end() ? "none" : "\"" + found->second + "\"", " in process ", process, " on ",
+              attributes.at(kHost));
 }
 
 // LOCKSTEP_DEVICES is compared without the list of cards: processes of one host may drive different cards.
-std::optional<std::string> compared(const Facts& facts, const std::string& name) {
-  const auto found = facts.find(name);
-  if (found == facts.end()) return std::nullopt;
+std::optional<std::string> compared(const Attributes& attributes, const std::string& name) {
+  const auto found = attributes.find(name);
+  if (found == attributes.end()) return std::nullopt;
   return name == "LOCKSTEP_DEVICES" ? found->second.substr(0, found->second.find(':')) : found->second;
 }
 
-void refuse_difference(const std::vector<Facts>& by_rank, const std::string& name, const std::string& what_to_do) {
+void refuse_difference(const std::vector<Attributes>& by_rank, const std::string& name, const std::string& what_to_do) {
   for (std::size_t p = 1; p < by_rank.size(); ++p)
     if (compared(by_rank[p], name) != compared(by_rank[0], name))
-      throw InvalidArgument(text("[mpi::join] expected ", name, " to be one for all processes, got ",
-                                 quoted(by_rank, 0, name), ", and ", quoted(by_rank, p, name), ". ", what_to_do));
+      throw InvalidArgument(text("[mpi::join] ", name, " differs between processes: ", quoted(by_rank, 0, name), ", ",
+                                 quoted(by_rank, p, name), ". ", what_to_do));
 }
 
 }  // namespace
 
-Facts own_facts(std::chrono::milliseconds time_limit) {
-  Facts facts = {{kVersion, LOCKSTEP_BUILD},
-                 {kHost, host_name()},
-                 {kKernel, kernel()},
-                 {kProcess, text(::getpid())},
-                 {kTimeLimit, text(time_limit.count())}};
+Attributes local_attributes(std::chrono::milliseconds time_limit) {
+  Attributes attributes = {{kVersion, LOCKSTEP_BUILD},
+                           {kHost, host_name()},
+                           {kPidNamespace, kernel()},
+                           {kProcessId, text(::getpid())},
+                           {kTimeLimit, text(time_limit.count())}};
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view both = *entry;
     const std::string name(both.substr(0, both.find('=')));
-    if (name.starts_with("LOCKSTEP_") || is_of_launcher(name)) facts[name] = both.substr(name.size() + 1);
+    if (name.starts_with("LOCKSTEP_") || is_of_launcher(name)) attributes[name] = both.substr(name.size() + 1);
   }
-  return facts;
+  return attributes;
 }
 
-std::string packed(const Facts& facts) {
+std::string packed(const Attributes& attributes) {
   std::string bytes;
-  for (const auto& [name, value] : facts) bytes.append(name).append(1, '\0').append(value).append(1, '\0');
+  for (const auto& [name, value] : attributes) bytes.append(name).append(1, '\0').append(value).append(1, '\0');
   return bytes;
 }
 
-Facts unpacked(const std::string& bytes) {
-  Facts facts;
+Attributes unpacked(const std::string& bytes) {
+  Attributes attributes;
   for (std::size_t at = 0; at < bytes.size();) {
     const std::string name = bytes.c_str() + at;
     at = std::min(at + name.size() + 1, bytes.size());
     const std::string value = bytes.c_str() + at;
     at += value.size() + 1;
-    facts[name] = value;
+    attributes[name] = value;
   }
-  return facts;
+  return attributes;
 }
 
-void refuse_differences(const std::vector<Facts>& by_rank) {
+void refuse_differences(const std::vector<Attributes>& by_rank) {
   refuse_difference(by_rank, kVersion, "Start one program everywhere, or programs that were built alike");
   refuse_difference(by_rank, kTimeLimit, "It is JoinOptions::time_limit, or LOCKSTEP_TIME_LIMIT");
   std::set<std::string> settings;
-  for (const Facts& facts : by_rank)
-    for (const auto& [name, value] : facts)
+  for (const Attributes& attributes : by_rank)
+    for (const auto& [name, value] : attributes)
       if (name.starts_with("LOCKSTEP_")) settings.insert(name);
   for (const std::string& name : settings)
     refuse_difference(by_rank, name, "Open MPI's mpirun gives it to all hosts with -x " + name);

@@ -17,26 +17,26 @@
 
 namespace lockstep::mpi {
 
-class Peers {
+class ControlChannel {
  public:
-  Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
+  ControlChannel(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
 
   /// Receives notes, answers them, and periodically sends a sign of life, with the peer that this process has waited
   /// for. Returns a failure that a peer reported, or a peer that was silent for the time limit.
   std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
 
-  /// Asks all peers for an answer. If datagrams reach all of them, MPI is not used from here on, because it may meet a
+  /// Pings all peers. If datagrams reach all of them, MPI is not used from here on, because it may meet a
   /// peer that has died.
-  void ask();
+  void ping();
   /// The same, without MPI even if datagrams do not reach all peers.
-  void ask_without_mpi();
-  void go_on_with_mpi() noexcept { mpi_is_gone_ = leaves_mpi_alone_ = false; }
-  bool leaves_mpi_alone() const noexcept { return leaves_mpi_alone_; }
-  /// Returns the peers that have not left and have not answered the last question.
-  std::vector<int> silent() const;
+  void ping_without_mpi();
+  void resume_mpi() noexcept { mpi_has_failed_ = avoids_mpi_ = false; }
+  bool avoids_mpi() const noexcept { return avoids_mpi_; }
+  /// Returns the peers that have not left and have not answered the last ping.
+  std::vector<int> unanswered() const;
 
   /// Follows the chain of waits from `peer`: returns the first process in it that waits for nobody.
-  int to_blame_for(int peer) const;
+  int root_cause_of(int peer) const;
 
   void say_left(const Transfers& transfers);
   bool have_all_left() const;
@@ -50,10 +50,10 @@ class Peers {
   void close();
 
  private:
-  enum class Kind : int { hello, sign_of_life, question, answer, left, failed };
+  enum class Kind : int { hello, sign_of_life, ping, answer, left, failed };
   struct Note {
     Kind kind = Kind::hello;
-    int number = 0;                // the number of a question or answer; the process to blame
+    int number = 0;                // the number of a ping or answer; the process to blame
     bool hears_datagrams = false;  // the sender has received datagrams from the receiver
     Counts counts = {};            // in `left`: the messages exchanged with the receiver
     std::array<char, 488> reason = {};
@@ -63,7 +63,7 @@ class Peers {
     Clock::time_point heard;
     bool left = false;
     Counts last_counts;
-    int answered = 0;  // the number of the last question answered
+    int answered = 0;  // the number of the last ping answered
     int waits_for = kNobody;
     bool is_heard = false, hears = false;  // datagrams arrive here from it, and there from this process
     bool sign_is_on_its_way = false;       // over MPI
@@ -75,7 +75,7 @@ class Peers {
   };
 
   void receive_next();
-  void take(int from, const Note& note, Clock::time_point now);
+  void handle(int from, const Note& note, Clock::time_point now);
   void receive_datagrams(Clock::time_point now);
   void receive_by_mpi(Clock::time_point now);
   void send(int to, Note note);
@@ -89,8 +89,8 @@ class Peers {
   const std::chrono::milliseconds limit_;
   std::vector<Peer> peers_;
   std::vector<int> others_;
-  int question_ = 0;
-  bool leaves_mpi_alone_ = false, mpi_is_gone_ = false;
+  int ping_ = 0;  // the number of the last ping
+  bool avoids_mpi_ = false, mpi_has_failed_ = false;
   std::list<Sent> sent_;  // MPI reads their memory
   Note incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;

@@ -1,0 +1,29 @@
+// Job attributes: keys and values that each process publishes when it joins; some must agree. Pure functions.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::mpi {
+
+/// By name: the names below, and environment variables of launchers and of Lockstep.
+using Attributes = std::map<std::string, std::string>;
+
+inline constexpr const char* kVersion = "the version of Lockstep";
+inline constexpr const char* kHost = "host name";
+inline constexpr const char* kPidNamespace = "PID namespace";
+inline constexpr const char* kProcessId = "process ID";
+inline constexpr const char* kDatagramAddress = "address for datagrams";
+inline constexpr const char* kTimeLimit = "the time limit in ms";
+
+Attributes local_attributes(std::chrono::milliseconds time_limit);
+
+std::string packed(const Attributes& attributes);
+Attributes unpacked(const std::string& bytes);
+
+/// Throws InvalidArgument that names a difference and the two processes.
+void refuse_differences(const std::vector<Attributes>& by_rank);
+
+}  // namespace lockstep::mpi
