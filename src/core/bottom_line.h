@@ -10,9 +10,9 @@ namespace lockstep {
 class BottomLine {
  public:
   /// Called before text is written: clears the line.
-  virtual void give_way() = 0;
+  virtual void clear_line() = 0;
   /// Called after `text` was written: draws the line again.
-  virtual void come_back(std::string_view text) = 0;
+  virtual void redraw(std::string_view text) = 0;
 
  protected:
   ~BottomLine() = default;

@@ -29,9 +29,9 @@ struct CopyTarget;
 
 /// A plain value that owns nothing. Upper layers own the objects that it points to.
 struct Context {
-  static constexpr std::size_t kMostDevices = 64;
+  static constexpr std::size_t kMaxDevices = 64;
 
-  std::array<std::int8_t, kMostDevices> streams = {};   ///< Id of the current stream of each cuda:i.
+  std::array<std::int8_t, kMaxDevices> streams = {};    ///< Id of the current stream of each cuda:i.
   bool recording = true;                                ///< Operations are recorded for backward.
   bool detects_anomaly = false;                         ///< A backward that begins here stops at the first NaN.
   bool in_pass = false;                                 ///< The thread runs a forward pass of several replicas.

@@ -11,12 +11,12 @@ namespace lockstep {
 /// "a, b, c" from name_of(each). Beyond 30 names, the first 30 and the number of others; "none" if there are none.
 template <class Names, class NameOf>
 std::string listed(const Names& names, const NameOf& name_of) {
-  constexpr std::size_t kMost = 30;
+  constexpr std::size_t kMaxNames = 30;
   std::string list;
   std::size_t count = 0;
   for (const auto& name : names)
-    if (count++ < kMost) list += text(count > 1 ? ", " : "", name_of(name));
-  if (count > kMost) list += text(" and ", count - kMost, " more");
+    if (count++ < kMaxNames) list += text(count > 1 ? ", " : "", name_of(name));
+  if (count > kMaxNames) list += text(" and ", count - kMaxNames, " more");
   return count == 0 ? "none" : list;
 }
 

@@ -74,11 +74,11 @@ void print_text(std::string_view text) {
     return;
   }
   const std::scoped_lock lock(printing);
-  if (bottom_line) bottom_line->give_way();
+  if (bottom_line) bottom_line->clear_line();
   std::fwrite(text.data(), 1, text.size(), stdout);  // one call: stdio locks the stream for its length
   if (!bottom_line) return;
   std::fflush(stdout);
-  bottom_line->come_back(text);
+  bottom_line->redraw(text);
 }
 
 CapturePrint::CapturePrint(std::string& text) noexcept : outer_(std::exchange(context().printed, &text)) {}

@@ -64,8 +64,18 @@ const char* name_of(LockRank rank) noexcept { return kRankNames[std::size_t(rank
 
 void detail::about_to_lock(LockRank rank) noexcept {
   if (held >= bit_of(rank)) {
-    std::fprintf(stderr, "lockstep: '%s' is locked under '%s', against the order in core/lock_rank.h\n", name_of(rank),
-                 name_of(last_held()));
+    const char* const taken = name_of(rank);
+    const char* const other = name_of(last_held());
+    if (rank == last_held())
+      std::fprintf(stderr,
+                   "lockstep: internal error: lock '%s' was taken while another '%s' is held, but core/lock_rank.h "
+                   "allows one lock of a rank at a time (possible deadlock)\n",
+                   taken, other);
+    else
+      std::fprintf(stderr,
+                   "lockstep: internal error: lock '%s' was taken while '%s' is held, but core/lock_rank.h orders '%s' "
+                   "before '%s' (possible deadlock)\n",
+                   taken, other, taken, other);
     std::abort();
   }
   held |= bit_of(rank);
@@ -77,7 +87,8 @@ void detail::has_unlocked(LockRank rank) noexcept { held &= ~bit_of(rank); }
 
 void detail::abort_if_any_is_held(const char* function) noexcept {
   if (held == 0) return;
-  std::fprintf(stderr, "lockstep: %s was called under '%s'\n", function, name_of(last_held()));
+  std::fprintf(stderr, "lockstep: internal error: %s was called while lock '%s' is held (possible deadlock)\n",
+               function, name_of(last_held()));
   std::abort();
 }
 

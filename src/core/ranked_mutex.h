@@ -41,7 +41,7 @@ class RankedMutex {
   void lock() {
     if constexpr (kChecksLocks) detail::about_to_lock(kRank);
     if constexpr (std::is_same_v<Native, std::mutex>) {
-      for (int pauses = 1; pauses <= kMostPauses; pauses *= 2) {
+      for (int pauses = 1; pauses <= kMaxPauses; pauses *= 2) {
         if (native_.try_lock()) return;
         for (int i = 0; i < pauses; ++i) detail::relax();
       }
@@ -62,7 +62,7 @@ class RankedMutex {
 
  private:
   friend class RankedCondition;
-  static constexpr int kMostPauses = 128;
+  static constexpr int kMaxPauses = 128;
   Native native_;
 };
 

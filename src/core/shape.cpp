@@ -16,7 +16,7 @@ void check_rank(std::size_t rank) {
 }
 
 void check_place(const char* op, int dim, int last) {
-  if (dim < 0 || dim > last) throw ShapeError(text("[", op, "] expected a place from 0 to ", last, ", got ", dim));
+  if (dim < 0 || dim > last) throw ShapeError(text("[", op, "] expected an index from 0 to ", last, ", got ", dim));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/core/by_halves.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/elementary.h>
 #include <lockstep/core/vectorized.h>
 
@@ -67,7 +67,7 @@ void product(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor
 // x[i] = exp(x[i] - shift); returns their sum.
 template <class T>
 T exponentials(T* x, std::int64_t count, T shift) {
-  return by_lanes(
+  return lane_reduce(
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + (x[i] = elementary::exp(x[i] - shift)); },
       std::plus<>());
 }
@@ -75,7 +75,7 @@ T exponentials(T* x, std::int64_t count, T shift) {
 template <class T>
 T greatest_of(const T* x, std::int64_t count, T least) {
   const auto greater = [](T a, T b) { return b > a ? b : a; };
-  return by_lanes(
+  return lane_reduce(
       0, count, least, [&](T most, std::int64_t i) { return greater(most, x[i]); }, greater);
 }
 
@@ -201,7 +201,7 @@ struct Gradients {
       vectorized([&] {
         for (std::int64_t i = 0; i < a.queries; ++i) {
           const T *const g_row = from.at(i), *const y_row = out.at(i);
-          along[std::size_t(i)] = by_lanes(
+          along[std::size_t(i)] = lane_reduce(
               0, out.columns, T(0), [&](T sum, std::int64_t c) { return sum + g_row[c] * y_row[c]; },
               std::plus<>());
         }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include <lockstep/core/by_halves.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/vectorized.h>
 
 #include "core/channels_last.h"
@@ -57,7 +57,7 @@ void rows_of_chunk(const Extent& e, std::int64_t chunk, std::int64_t from, std::
 
 template <class T, class F>
 T sum_of(std::int64_t count, const F& f) {
-  return by_lanes(
+  return lane_reduce(
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + f(i); }, std::plus<>());
 }
 

@@ -36,10 +36,10 @@ class Screen::Redirected final : public std::streambuf {
  private:
   std::streamsize xsputn(const char* text, std::streamsize size) override {
     const std::scoped_lock lock(print_mutex());
-    screen_.give_way();
+    screen_.clear_line();
     const std::streamsize written = target_->sputn(text, size);
     target_->pubsync();
-    screen_.come_back({text, std::size_t(size)});
+    screen_.redraw({text, std::size_t(size)});
     return written;
   }
   int_type overflow(int_type c) override {
@@ -95,7 +95,7 @@ std::unique_lock<std::mutex> Screen::locked() const {
 void Screen::line(const std::string& text) {
   if (!out_) return;
   const auto lock = locked();
-  give_way();
+  clear_line();
   bar_.clear();
   out() << (at_line_start_ ? "" : "\n") + text + '\n' << std::flush;
   at_line_start_ = true;
@@ -110,16 +110,16 @@ void Screen::draw_bar(std::string text) {
 void Screen::erase_bar() {
   if (!out_) return;
   const auto lock = locked();
-  give_way();
+  clear_line();
   bar_.clear();
 }
 
-void Screen::give_way() {
+void Screen::clear_line() {
   if (is_drawn_) out() << kErase << std::flush;
   is_drawn_ = false;
 }
 
-void Screen::come_back(std::string_view text) {
+void Screen::redraw(std::string_view text) {
   if (!text.empty()) at_line_start_ = text.back() == '\n';
   write_bar();
 }

@@ -39,8 +39,8 @@ class Screen final : BottomLine {
  private:
   class Redirected;
 
-  void give_way() override;
-  void come_back(std::string_view text) override;
+  void clear_line() override;
+  void redraw(std::string_view text) override;
   void write_bar();
   bool may_write();
   std::unique_lock<std::mutex> locked() const;

@@ -96,14 +96,14 @@ SummaryWriter::SummaryWriter(SummaryWriter&&) noexcept = default;
 SummaryWriter& SummaryWriter::operator=(SummaryWriter&&) noexcept = default;
 
 const fs::path& SummaryWriter::log_dir() const {
-  return lockstep::detail::there(state_, "SummaryWriter", "a writer").log_dir;
+  return lockstep::detail::checked_deref(state_, "SummaryWriter", "a writer").log_dir;
 }
 const fs::path& SummaryWriter::file() const {
-  return lockstep::detail::there(state_, "SummaryWriter", "a writer").file.path();
+  return lockstep::detail::checked_deref(state_, "SummaryWriter", "a writer").file.path();
 }
 
 SummaryWriter::State& SummaryWriter::open(const char* op, std::string_view tag) const {
-  State& state = lockstep::detail::there(state_, "SummaryWriter", "a writer");
+  State& state = lockstep::detail::checked_deref(state_, "SummaryWriter", "a writer");
   if (state.is_closed) throw InvalidArgument(text('[', op, "] expected a writer that is open, got a closed one"));
   if (tag.empty()) throw InvalidArgument(text('[', op, "] expected a tag, got an empty one"));
   return state;
@@ -173,7 +173,7 @@ void SummaryWriter::add_history(const History& history, std::optional<double> wa
 void SummaryWriter::flush() { open("flush", "flush").file.flush(); }
 
 void SummaryWriter::close() {
-  State& state = lockstep::detail::there(state_, "SummaryWriter", "a writer");
+  State& state = lockstep::detail::checked_deref(state_, "SummaryWriter", "a writer");
   if (std::exchange(state.is_closed, true)) return;
   state.file.flush();
 }

@@ -26,7 +26,7 @@ cuda::Event::Event(cuda::Event&&) noexcept = default;
 cuda::Event& cuda::Event::operator=(cuda::Event&&) noexcept = default;
 cuda::Event::~Event() = default;
 
-const cuda::Event::State& cuda::Event::state() const { return detail::there(state_, "Event", "an event"); }
+const cuda::Event::State& cuda::Event::state() const { return detail::checked_deref(state_, "Event", "an event"); }
 
 Device cuda::Event::device() const { return state().device; }
 bool cuda::Event::query() const {

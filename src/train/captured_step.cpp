@@ -30,7 +30,7 @@ namespace {
 struct CaptureEnvironment {
   std::vector<Device> gpus = visible_gpus();
   std::shared_ptr<DeviceSet> devices = accelerators();
-  std::array<std::int8_t, Context::kMostDevices> streams = context().streams;
+  std::array<std::int8_t, Context::kMaxDevices> streams = context().streams;
   bool records = context().recording;
   std::optional<DType> autocast = autocast_dtype();
 
@@ -203,10 +203,10 @@ StepGraph::~StepGraph() = default;
 
 bool StepGraph::is_captured() const noexcept { return state_ && state_->captured; }
 
-void StepGraph::reset() { lockstep::detail::there(state_, "CapturedStep", "a step").forget(); }
+void StepGraph::reset() { lockstep::detail::checked_deref(state_, "CapturedStep", "a step").forget(); }
 
 Tensor StepGraph::run(const std::vector<Tensor>& given, const Step& step) {
-  State& s = lockstep::detail::there(state_, "CapturedStep", "a step");
+  State& s = lockstep::detail::checked_deref(state_, "CapturedStep", "a step");
   const std::vector<Device> gpus = visible_gpus();
   if (gpus.empty()) return eagerly(step, given);
   if (s.can_launch(given)) return s.launch(given);

@@ -1,4 +1,4 @@
-// refused: tensors in this type would be overlooked: give the struct members()
+// refused: Lockstep cannot find the tensors in this type. Add auto members()
 #include <lockstep/lockstep.h>
 
 struct Batch {

@@ -69,7 +69,7 @@ TEST_F(RankedMutexDeath, EndsTheProcessOutOfOrder) {
         const std::scoped_lock second(allocator);
         const std::scoped_lock first(registry);
       },
-      "'registry' is locked under 'allocator'");
+      "lock 'registry' was taken while 'allocator' is held, but core/lock_rank.h orders 'registry' before 'allocator'");
 }
 
 TEST_F(RankedMutexDeath, EndsTheProcessWhereTwoHaveOneRank) {
@@ -79,7 +79,7 @@ TEST_F(RankedMutexDeath, EndsTheProcessWhereTwoHaveOneRank) {
         const std::scoped_lock first(allocator);
         const std::scoped_lock second(other);
       },
-      "'allocator' is locked under 'allocator'");
+      "lock 'allocator' was taken while another 'allocator' is held");
 }
 
 TEST_F(RankedMutexDeath, EndsTheProcessWhereSomethingWaitsUnderALock) {
@@ -88,7 +88,7 @@ TEST_F(RankedMutexDeath, EndsTheProcessWhereSomethingWaitsUnderALock) {
         const std::scoped_lock lock(registry);
         expect_no_lock("a wait");
       },
-      "a wait was called under 'registry'");
+      "a wait was called while lock 'registry' is held");
 }
 
 }  // namespace

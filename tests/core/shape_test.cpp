@@ -106,7 +106,7 @@ TEST(Broadcast, RefusesOtherPairsAndNamesBoth) {
 
 TEST(Shape, RefusesPlacesThatAreNotThere) {
   Shape shape = {2, 3};
-  EXPECT_EQ(thrown<ShapeError>([&] { shape.insert(3, 1); }), "[insert] expected a place from 0 to 2, got 3");
+  EXPECT_EQ(thrown<ShapeError>([&] { shape.insert(3, 1); }), "[insert] expected an index from 0 to 2, got 3");
   EXPECT_THROW(shape.insert(-1, 1), ShapeError);
   EXPECT_THROW(shape.erase(2), ShapeError);
   EXPECT_THROW(shape.erase(-1), ShapeError);

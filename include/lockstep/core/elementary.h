@@ -100,8 +100,8 @@ LOCKSTEP_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return std::tanh(x);
 #else
-  constexpr float kMost = 7.90531110763549805f;
-  const float t = x < -kMost ? -kMost : x > kMost ? kMost : x, s = t * t;
+  constexpr float kMax = 7.90531110763549805f;
+  const float t = x < -kMax ? -kMax : x > kMax ? kMax : x, s = t * t;
   float p = -2.76076847742355e-16f;
   p = p * s + 2.00018790482477e-13f;
   p = p * s - 8.60467152213735e-11f;

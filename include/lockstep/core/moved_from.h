@@ -28,7 +28,7 @@ struct MovedFrom {
 
 /// *pointer. Throws as throw_moved_from() does if `pointer` is null.
 template <class Pointer>
-decltype(auto) there(const Pointer& pointer, const char* type, const char* what) {
+decltype(auto) checked_deref(const Pointer& pointer, const char* type, const char* what) {
   if (!pointer) throw_moved_from(type, what);
   return *pointer;
 }

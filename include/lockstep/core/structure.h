@@ -197,12 +197,12 @@ requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const M
 /// Does not compile unless kIsKnown: the caller cannot handle a piece of type T.
 template <class T, bool kIsKnown>
 constexpr void require_known() {
-  static_assert(kIsKnown,
-                "tensors in this type would be overlooked: give the struct members(), as in "
-                "auto members() { return lockstep::members(\"x\", x); }, or an operator== if it holds none; "
-                "what replicas share as it is, such as a callable, is given as std::ref(x); "
-                "a module holds nn::Parameter, nn::Buffer, modules, numbers and enums, in containers of "
-                "lockstep/core/structure.h");
+  static_assert(
+      kIsKnown,
+      "Lockstep cannot find the tensors in this type. Add auto members() { return lockstep::members(\"x\", x); }; "
+      "or operator== if it holds no tensors; or pass std::ref(x) if replicas share it, such as a callable. "
+      "A module holds nn::Parameter, nn::Buffer, modules, numbers and enums, in containers of "
+      "lockstep/core/structure.h");
 }
 
 }  // namespace lockstep

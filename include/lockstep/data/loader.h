@@ -102,7 +102,7 @@ class DataLoader {
   /// The rows of each batch that this loader makes.
   const BatchShare& share() const { return schedule().options().share; }
   /// As given.
-  const D& dataset() const { return lockstep::detail::there(source_, "DataLoader", "a loader").dataset(); }
+  const D& dataset() const { return lockstep::detail::checked_deref(source_, "DataLoader", "a loader").dataset(); }
 
   /// The position of the loop that was begun last. In the body of a loop this is after the current batch, whose index
   /// is batch - 1; after a complete loop, it is the beginning of the next epoch.
@@ -113,7 +113,7 @@ class DataLoader {
   void load_state(const LoaderState& state) { schedule().load(state); }
 
  private:
-  EpochSchedule& schedule() const { return lockstep::detail::there(schedule_, "DataLoader", "a loader"); }
+  EpochSchedule& schedule() const { return lockstep::detail::checked_deref(schedule_, "DataLoader", "a loader"); }
   std::int64_t dataset_size() const { return std::int64_t(dataset().size()); }
 
   std::shared_ptr<const Source> source_;
@@ -163,7 +163,7 @@ class DataLoader<D, Collate> {
     return source->rows_in(batch);
   }
   const BatchShare& share() const { return schedule().options().share; }
-  const D& dataset() const { return lockstep::detail::there(dataset_, "DataLoader", "a loader"); }
+  const D& dataset() const { return lockstep::detail::checked_deref(dataset_, "DataLoader", "a loader"); }
 
   /// As for a dataset with a size. Throws InvalidArgument for a dataset that cannot start over, whose samples are gone.
   LoaderState state() const {
@@ -176,7 +176,7 @@ class DataLoader<D, Collate> {
   }
 
  private:
-  EpochSchedule& schedule() const { return lockstep::detail::there(schedule_, "DataLoader", "a loader"); }
+  EpochSchedule& schedule() const { return lockstep::detail::checked_deref(schedule_, "DataLoader", "a loader"); }
 
   std::shared_ptr<D> dataset_;
   std::shared_ptr<const Collate> collate_;

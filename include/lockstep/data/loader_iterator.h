@@ -41,7 +41,7 @@ class LoaderIterator {
   friend bool operator==(const LoaderIterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
 
  private:
-  EpochLoop<Batch>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
+  EpochLoop<Batch>& loop() const { return lockstep::detail::checked_deref(loop_, "DataLoader", "an iterator"); }
 
   std::unique_ptr<EpochLoop<Batch>> loop_;
 };

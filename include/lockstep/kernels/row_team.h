@@ -9,7 +9,7 @@
 
 #include <lockstep/core/dtype.h>
 
-#include <lockstep/core/by_halves.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/kernels/visit.h>
 
 namespace lockstep {
@@ -37,7 +37,7 @@ class OneThread {
   /// make the same calls, since neighbouring rows may share barriers: a row with nothing to reduce passes length 0.
   template <class A, class Step, class Combine>
   LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine& combine) const {
-    return by_lanes(0, length, start, step, combine);
+    return lane_reduce(0, length, start, step, combine);
   }
 
   /// Calls visit(i) for `length` elements; each i is always visited by the same thread.
@@ -79,10 +79,10 @@ LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& va
   using A = std::invoke_result_t<const Value&, typename Team::Index>;
   const auto add = [](const A& a, const A& b) { return a + b; };
   if constexpr (Team::kSerial)
-    return by_halves(
+    return pairwise_reduce(
         0, length, kChain * kLanes,
         [&](std::int64_t begin, std::int64_t end) {
-          return by_lanes(
+          return lane_reduce(
               begin, end, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); }, add);
         },
         [](A& sum, const A& next) { sum = sum + next; });

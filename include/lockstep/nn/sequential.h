@@ -84,7 +84,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
       return *this;
     }
     Any& operator=(Any&&) noexcept = default;
-    Holder& operator*() const { return lockstep::detail::there(holder, "AnyModule", "a module"); }
+    Holder& operator*() const { return lockstep::detail::checked_deref(holder, "AnyModule", "a module"); }
     Holder* operator->() const { return &**this; }
     std::unique_ptr<Holder> holder;
   };

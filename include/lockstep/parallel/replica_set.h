@@ -51,7 +51,7 @@ class LOCKSTEP_API ReplicaSet {
   void set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy);
 
   /// Throws InvalidArgument if this was moved from.
-  nn::ModuleBase& module() const { return there(module_, "DataParallel", "a model"); }
+  nn::ModuleBase& module() const { return checked_deref(module_, "DataParallel", "a model"); }
   const DataParallelOptions& options() const noexcept { return options_; }
   const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
   Device output_device() const;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/core/by_halves.h>
 #include <lockstep/core/float16_rows.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/kernels/visit.h>
 
 #include "kernels/launch.h"

@@ -16,7 +16,7 @@ constexpr std::int64_t kBeside = 256;           // outputs whose accumulators st
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
 constexpr std::int64_t kAtOnce = 16;            // rows of kRow elements that a call combines
 
-// A stack for the totals that by_halves() has not merged yet.
+// A stack for the totals that pairwise_reduce() has not merged yet.
 template <std::int64_t kAccumulators>
 class Open {
  public:
@@ -25,7 +25,7 @@ class Open {
   void pop() { --depth_; }
 
  private:
-  static constexpr int kDepth = 50;  // by_halves() has 48
+  static constexpr int kDepth = 50;  // pairwise_reduce() has 48
   std::size_t bytes_each_;
   int depth_ = 0;
   alignas(64) std::byte memory_[kDepth * kAccumulators * kAccumulatorBytes];
@@ -105,7 +105,7 @@ class Reducer {
     // If all elements are one long row, one call reduces several full blocks.
     const bool is_one_row = inner_ == of_.reduced.numel && inner_ > kRow;
     alignas(64) std::byte made[kAtOnce * kAccumulatorBytes];
-    const std::byte* const all = by_halves(
+    const std::byte* const all = pairwise_reduce(
         begin, end, most,
         [&](std::int64_t first, std::int64_t last) {
           std::byte* const next = open.push();
@@ -156,8 +156,8 @@ class Reducer {
       for (std::int64_t p = begin; p < end; ++p)
         span(0, p * kPiece, std::min((p + 1) * kPiece, of_.reduced.numel), partial.data() + std::size_t(p) * each);
     });
-    // Merges in place: by_halves() merges a later piece into an earlier one.
-    const std::int64_t first = by_halves(
+    // Merges in place: pairwise_reduce() merges a later piece into an earlier one.
+    const std::int64_t first = pairwise_reduce(
         0, pieces, 1, [](std::int64_t p, std::int64_t) { return p; },
         [&](std::int64_t a, std::int64_t b) {
           loops_.merge(reducer_, partial.data() + std::size_t(a) * each, partial.data() + std::size_t(b) * each, 1);
@@ -179,7 +179,7 @@ class Reducer {
       Open<kBeside> open(each);
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
-        std::byte* const totals = by_halves(
+        std::byte* const totals = pairwise_reduce(
             piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merging costs more for columns
             [&](std::int64_t first, std::int64_t last) {
               std::byte* const next = open.push();
@@ -199,7 +199,7 @@ class Reducer {
     });
     for (std::int64_t block = 0; pieces > 1 && block < blocks; ++block) {
       const auto part = [&](std::int64_t piece) { return parts.data() + std::size_t(block * pieces + piece) * each; };
-      const std::int64_t first = by_halves(
+      const std::int64_t first = pairwise_reduce(
           0, pieces, 1, [](std::int64_t piece, std::int64_t) { return piece; },
           [&](std::int64_t a, std::int64_t b) { loops_.merge(reducer_, part(a), part(b), columns_of(block)); });
       store(part(first), columns_of(block), block * kBeside);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <lockstep/core/by_halves.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/vectorized.h>
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/kernels/elementwise_kernel.h>
@@ -66,7 +66,7 @@ struct TypedReduceLoops {
       const C* from = static_cast<const C*>(values);
       A* const to = static_cast<A*>(totals);
       for (std::int64_t i = 0; i < n; ++i, from += stride)
-        to[i] = by_lanes(
+        to[i] = lane_reduce(
             0, each, r.identity(), [&](const A& total, std::int64_t at) { return r.combine(total, r.load(from[at])); },
             [&](const A& a, const A& b) { return r.combine(a, b); });
     });

@@ -165,7 +165,9 @@ Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
-Communicator::State& Communicator::state() const { return detail::there(state_, "Communicator", "a communicator"); }
+Communicator::State& Communicator::state() const {
+  return detail::checked_deref(state_, "Communicator", "a communicator");
+}
 
 int Communicator::size() const { return int(state().peers.size()); }
 DeviceRank Communicator::first_rank() const { return DeviceRank(int(state().peers.first_rank())); }

@@ -15,7 +15,8 @@ inline constexpr int kLanes = 16;            ///< Chains side by side, for vecto
 /// merge(total, next) merges the totals of neighbouring blocks as a binary tree. The order of merging depends on the
 /// range alone. A loop, not a recursion, so that all of it can be inlined.
 template <class Part, class Merge, class A = std::invoke_result_t<const Part&, std::int64_t, std::int64_t>>
-LOCKSTEP_HD A by_halves(std::int64_t begin, std::int64_t end, std::int64_t most, const Part& part, const Merge& merge) {
+LOCKSTEP_HD A pairwise_reduce(std::int64_t begin, std::int64_t end, std::int64_t most, const Part& part,
+                              const Merge& merge) {
   if (end - begin <= most) return part(begin, end);
   A open[48];  // totals of 2^n blocks that wait for their other halves, n descending
   int count = 0;
@@ -30,8 +31,8 @@ LOCKSTEP_HD A by_halves(std::int64_t begin, std::int64_t end, std::int64_t most,
 /// Reduces [begin, end): element(total, i) adds an element to a chain that begins with `start`, and combine(total,
 /// next) joins two chains. Ranges of at least 2 * kLanes elements use kLanes chains side by side.
 template <class A, class Element, class Combine>
-LOCKSTEP_HD A by_lanes(std::int64_t begin, std::int64_t end, const A& start, const Element& element,
-                       const Combine& combine) {
+LOCKSTEP_HD A lane_reduce(std::int64_t begin, std::int64_t end, const A& start, const Element& element,
+                          const Combine& combine) {
   A total = start;
   std::int64_t i = begin;
   if (end - begin >= 2 * kLanes) {
