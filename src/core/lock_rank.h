@@ -41,7 +41,7 @@ enum class LockRank : std::uint8_t {
   // The backend of CUDA.
   cuda_stream,         ///< Work that is being enqueued on a stream, and its workspace.
   cuda_fused,          ///< A device's cuDNN handle and plans.
-  cuda_issuing,        ///< Held while a collective's ranks are launched, and by calls that CUDA may block on a card.
+  cuda_issue,          ///< Held while a collective's ranks are launched, and by calls that CUDA may block on a card.
   cuda_communicators,  ///< All communicators, and failures that were not reported to the host yet.
   nccl_communicator,   ///< A communicator's ranks.
   cuda_device,         ///< A device's streams and spare events.
@@ -52,7 +52,7 @@ enum class LockRank : std::uint8_t {
   sim_backend,       ///< Memory, clocks, faults, events, and the order in which tasks enter the streams.
   sim_communicator,  ///< The operations of a communicator that may still run.
   sim_collective,    ///< The ranks that have arrived at an operation.
-  sim_taken_bytes,   ///< Bytes of host memory that a stream's tasks hold.
+  sim_staged_bytes,  ///< Bytes of host memory that a stream's tasks hold.
   sim_stream,        ///< The tasks of a stream, and its error.
   sim_async_error,   ///< The errors that an error was joined with.
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/text.h"
+
 namespace lockstep::host {
 namespace {
 
@@ -57,6 +59,10 @@ std::size_t ProcessCollective::process_of(std::size_t rank) const {
   std::size_t process = 0;
   for (std::size_t end = devices_[0]; rank >= end; end += devices_[process]) ++process;
   return process;
+}
+
+std::string ProcessCollective::process_name() const {
+  return text("process ", process_, " on ", transport_->host(int(process_)));
 }
 
 PendingMessage ProcessCollective::send(std::size_t to, const void* data, std::size_t bytes) const {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/backend.h"
@@ -25,6 +26,8 @@ class ProcessCollective {
 
   /// Runs the whole operation, waiting for the other processes. Throws CollectiveError.
   void run();
+  /// "process N on HOST": this process.
+  std::string process_name() const;
   /// Ends it, and all other common operations, on all processes.
   void fail(const std::string& reason) noexcept { transport_->fail(reason); }
 

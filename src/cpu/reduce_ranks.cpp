@@ -56,7 +56,7 @@ const T* at(const void* data, std::size_t begin) {
 
 // Writes with non-temporal stores: for targets that are no sources and too large for the caches, because an ordinary
 // store reads the cache line first. Call finish_writes() before other threads may read the data.
-void write_around(void* to, const void* from, std::size_t bytes) {
+void write_non_temporal(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
   constexpr std::size_t kWidth = sizeof(__m128i);
   auto* target = static_cast<std::byte*>(to);
@@ -81,7 +81,7 @@ void finish_writes() {
 
 constexpr std::size_t kLargeBytes = 4 << 20;
 
-bool goes_around(const RankReduction& reduction, const void* target, std::size_t element) {
+bool uses_non_temporal(const RankReduction& reduction, const void* target, std::size_t element) {
   return reduction.count * element >= kLargeBytes &&
          std::ranges::find(reduction.sources, target) == reduction.sources.end();
 }
@@ -91,8 +91,8 @@ void write(const RankReduction& reduction, const void* from, std::size_t element
   for (void* const target : reduction.targets) {
     std::byte* const to = static_cast<std::byte*>(target) + begin * element;
     if (to == from) continue;
-    goes_around(reduction, target, element) ? write_around(to, from, count * element)
-                                            : void(std::memcpy(to, from, count * element));
+    uses_non_temporal(reduction, target, element) ? write_non_temporal(to, from, count * element)
+                                                  : void(std::memcpy(to, from, count * element));
   }
 }
 
@@ -114,7 +114,7 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   // The last addition writes the first target directly; often it is one of the sources, and in the cache.
   A* result = sums;
   if constexpr (sizeof(A) == sizeof(T))
-    if (!goes_around(reduction, reduction.targets[0], sizeof(T)))
+    if (!uses_non_temporal(reduction, reduction.targets[0], sizeof(T)))
       result = reinterpret_cast<A*>(at<T>(reduction.targets[0], begin));
   const A* sum = as_accumulators(at<T>(reduction.sources[0], begin), wide_first, count);
   const std::size_t last = reduction.sources.size() - 1;

@@ -1,6 +1,6 @@
 // Batch norm on a GPU. Two grids compute the sums of each channel, for the statistics or for a gradient: the first over
 // pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). The map pattern then computes the
-// elements. On the host one operation of the backend does it all (cpu/batch_norm.cpp).
+// elements. On the host one operation of the backend does it all (cpu/fused_batch_norm.cpp).
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,7 @@ bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
     operand = {impl.data(), impl.dtype, impl.sizes, impl.strides, true, written};
   }
   const StreamHandle stream = current_stream_handle(*device);
-  const std::optional<std::size_t> bytes = device->backend.offers(stream.device, op);
+  const std::optional<std::size_t> bytes = device->backend.workspace_size(stream.device, op);
   if (!bytes) return false;
   for (const auto& [tensor, written] : operands)
     if (tensor.defined()) use_on(stream, tensor);

@@ -168,7 +168,7 @@ class Backend {
   virtual void synchronize_event(EventHandle event) = 0;
   /// Called between two calls of query_event() by a thread that polls and holds no lock: ends work that hangs after a
   /// failure. (NCCL reports a failed collective only when asked, and until then the events behind it never complete.)
-  virtual void look_for_failures() {}
+  virtual void poll_failures() {}
 
   // Work.
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
@@ -176,8 +176,9 @@ class Backend {
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
   /// Returns the bytes of workspace with which the device runs the operation as one; nullopt if it does not support it.
   /// The answer depends on the description alone: no data is read, and data pointers may be null.
-  virtual std::optional<std::size_t> offers(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
-  /// Runs an operation that offers() accepted. `workspace`: device memory of the size that offers() returned.
+  virtual std::optional<std::size_t> workspace_size(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
+  /// Runs an operation that workspace_size() accepted. `workspace`: device memory of the size that workspace_size()
+  /// returned.
   virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}
 
   // Collectives. One thread at a time uses a communicator; any thread may abort it.

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMost = 64;
+constexpr std::size_t kMaxDeviceCount = 64;
 
 std::optional<int> number(std::string_view digits) {
   int value = 0;
@@ -38,7 +38,7 @@ std::optional<std::size_t> size_in_bytes(std::string_view size) {
 }
 
 [[noreturn]] void refuse(std::string_view choice) {
-  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected cpu, sim:N with N from 1 to ", kMost,
+  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected cpu, sim:N with N from 1 to ", kMaxDeviceCount,
                              ", sim:N,8GiB with the memory of each (MiB or GiB), cuda, or cuda: with the numbers of "
                              "cards, got \"",
                              choice, "\""));
@@ -47,7 +47,7 @@ std::optional<std::size_t> size_in_bytes(std::string_view size) {
 std::shared_ptr<Backend> simulated(std::string_view choice) {
   const std::size_t comma = std::min(choice.find(','), choice.size());
   const std::optional<int> count = number(choice.substr(4, comma - 4));
-  if (!count || *count < 1 || std::size_t(*count) > kMost) refuse(choice);
+  if (!count || *count < 1 || std::size_t(*count) > kMaxDeviceCount) refuse(choice);
   SimulationOptions options{.count = *count};
   if (comma < choice.size()) {
     const std::optional<std::size_t> bytes = size_in_bytes(choice.substr(comma + 1));
@@ -80,7 +80,7 @@ std::vector<int> listed_cards(std::string_view choice) {
   for (std::size_t begin = 5; begin <= choice.size();) {
     const std::size_t end = std::min(choice.find(',', begin), choice.size());
     const std::optional<int> card = number(choice.substr(begin, end - begin));
-    if (!card || cards.size() == kMost) refuse(choice);
+    if (!card || cards.size() == kMaxDeviceCount) refuse(choice);
     cards.push_back(*card);
     begin = end + 1;
   }
@@ -100,7 +100,7 @@ std::shared_ptr<Backend> choose_backend(std::string_view choice) {
                        text("LOCKSTEP_DEVICES asks for GPUs, but there are none: ", found.text));
   }
   if (cards.empty()) {
-    cards.resize(std::size_t(std::min<int>(found.count, kMost)));
+    cards.resize(std::size_t(std::min<int>(found.count, kMaxDeviceCount)));
     std::iota(cards.begin(), cards.end(), 0);
   }
   return make_cuda_backend(options_for(std::move(cards)));

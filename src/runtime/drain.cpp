@@ -15,13 +15,13 @@ namespace lockstep::detail {
 namespace {
 
 // CUDA reports one failure per call, whichever stream is synchronized; for a lost card it reports the same one forever.
-constexpr int kMostErrors = 64;
+constexpr int kMaxErrors = 64;
 
 void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
   Graphs* const graphs = device.backend.graphs();
   for (const StreamHandle& stream : device.streams()) {
     if (graphs && graphs->is_capturing(stream)) continue;  // captured work has not started
-    for (int i = 0; i < kMostErrors; ++i) try {
+    for (int i = 0; i < kMaxErrors; ++i) try {
         device.backend.synchronize_stream(stream);
         break;
       } catch (...) {
@@ -66,7 +66,7 @@ void rethrow_drained(std::span<const Device> devices) {
     throw;
   } catch (...) {
     for (const std::exception_ptr& other : errors)
-      std::cerr << text("[lockstep] an error beside the one that was thrown: ", message_of(other), '\n');
+      std::cerr << text("[lockstep] another error, in addition to the one that was thrown: ", message_of(other), '\n');
     throw;
   }
 }

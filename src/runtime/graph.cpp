@@ -23,7 +23,7 @@ bool is_same(const StreamHandle& a, const StreamHandle& b) { return a.device == 
 }  // namespace
 
 [[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where) {
-  throw InvalidArgument(text("[capture] expected work of devices alone in a captured step, got ", what, " on ", where,
+  throw InvalidArgument(text("[capture] expected only work on GPUs in a captured step, got ", what, " on ", where,
                              ": copy to devices before the step, and read results after it"));
 }
 
@@ -56,10 +56,10 @@ struct Graph::State {
 
 void Graph::State::begin() {
   const std::vector<Device> gpus = visible_gpus();
-  if (gpus.empty()) throw InvalidArgument("[capture] expected a GPU, got none: the CPU does its work at once");
+  if (gpus.empty()) throw InvalidArgument("[capture] expected a GPU, got none: work on the CPU cannot be captured");
   devices = accelerators();
   graphs = backend().graphs();
-  if (!graphs) throw InvalidArgument("[capture] expected devices that can keep work, got others");
+  if (!graphs) throw InvalidArgument("[capture] this backend cannot capture graphs: only CUDA and simulated GPUs can");
   origin = current_stream_handle(device_state(gpus.front()));
   graphs->begin_capture(origin);
   for (int d = 0; d < devices->count(); ++d) {
@@ -92,7 +92,7 @@ void Graph::State::end() {
 void Graph::State::wait_until_ended() noexcept try {
   while (!backend().query_event(events[0])) {
     std::this_thread::sleep_for(kBetweenLooks);
-    backend().look_for_failures();
+    backend().poll_failures();
   }
 } catch (...) {  // the device is lost: none of its work is running any more
 }

@@ -34,9 +34,14 @@ void finish(DeviceSet& devices) noexcept {
       try {
         devices.backend().synchronize_stream(stream);
       } catch (const std::exception& error) {
-        std::cerr << text("[", devices.state(i).device, "] an error that nobody waited for: ", error.what(), '\n');
+        std::cerr << text("[", devices.state(i).device,
+                          "] an asynchronous error was not reported before the program ended (no synchronize() came "
+                          "after the work): ",
+                          error.what(), '\n');
       } catch (...) {
-        std::cerr << text("[", devices.state(i).device, "] an error that nobody waited for\n");
+        std::cerr << text("[", devices.state(i).device,
+                          "] an asynchronous error of unknown type was not reported before the program ended (no "
+                          "synchronize() came after the work)\n");
       }
     }
 }

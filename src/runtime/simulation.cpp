@@ -37,9 +37,13 @@ void report(const std::vector<std::exception_ptr>& errors) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      std::cerr << text("[sim] an error that nobody waited for: ", e.what(), '\n');
+      std::cerr << text(
+          "[sim] an asynchronous error was not reported before the simulation ended (no synchronize() came after the "
+          "work): ",
+          e.what(), '\n');
     } catch (...) {
-      std::cerr << "[sim] an error that nobody waited for\n";
+      std::cerr << "[sim] an asynchronous error of unknown type was not reported before the simulation ended (no "
+                   "synchronize() came after the work)\n";
     }
   }
 }

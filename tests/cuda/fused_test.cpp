@@ -276,7 +276,7 @@ TEST(CudnnConvolution, OfWhatCudnnHasNotIsDeclined) {
   op.operands[0] = operand(kPlain.x, kFloat32);
   op.operands[1] = operand(kPlain.weight, kFloat32);
   op.operands[3] = operand(kPlain.result(), kFloat32);
-  EXPECT_TRUE(backend.offers(0, op));
+  EXPECT_TRUE(backend.workspace_size(0, op));
 
   FusedOp mixed = op;
   mixed.operands[1].dtype = kFloat16;
@@ -292,7 +292,7 @@ TEST(CudnnConvolution, OfWhatCudnnHasNotIsDeclined) {
   FusedOp biased = op;
   biased.operands[2] = operand({6}, kFloat64);
   for (const FusedOp* other : {&mixed, &whole, &empty, &attention, &does_not_fit, &biased})
-    EXPECT_FALSE(backend.offers(0, *other));
+    EXPECT_FALSE(backend.workspace_size(0, *other));
 }
 
 TEST(CudnnConvolution, RunsOnTheCardAndTheStreamOfItsTensors) {

@@ -286,7 +286,7 @@ TEST_F(FakeProcesses, ThatDoNotAgreeOnASizeEndInTime) {
       },
       kLimit);
   for (const std::exception_ptr& failure : failures)
-    expect_says(failure, {"[all_reduce]", "or they do not agree on it"});
+    expect_says(failure, {"[all_reduce]", "or they called it with different counts, dtypes or roots"});
 }
 
 TEST_F(FakeProcesses, HearOfACardThatFailsElsewhere) {

@@ -40,7 +40,7 @@ void expect_words(const std::string& message, std::initializer_list<const char*>
 class VendorLibraryElsewhere : public ::testing::Test {
  protected:
   void SetUp() override {
-    VendorLibrary({"mathematics", kMath, ""}).find(cosine_, "cos");
+    VendorLibrary({"mathematics", kMath, ""}).load_symbol(cosine_, "cos");
     Dl_info about;
     ASSERT_NE(dladdr(reinterpret_cast<const void*>(cosine_), &about), 0);
     math_ = std::filesystem::canonical(about.dli_fname);
@@ -53,14 +53,14 @@ class VendorLibraryElsewhere : public ::testing::Test {
 
 TEST(VendorLibrary, IsFoundByTheSystemsLoader) {
   Function* cosine = nullptr;
-  VendorLibrary({"mathematics", kMath, "/no/such/folder"}).find(cosine, "cos");
+  VendorLibrary({"mathematics", kMath, "/no/such/folder"}).load_symbol(cosine, "cos");
   EXPECT_EQ(cosine(0), 1);
 }
 
 TEST_F(VendorLibraryElsewhere, IsFoundInItsFolder) {
   std::filesystem::create_symlink(math_, folder_ / kNowhere);
   Function* cosine = nullptr;
-  VendorLibrary({"mathematics", kNowhere, folder_.path().string()}).find(cosine, "cos");
+  VendorLibrary({"mathematics", kNowhere, folder_.path().string()}).load_symbol(cosine, "cos");
   EXPECT_EQ(cosine, cosine_);
 }
 
@@ -75,7 +75,7 @@ TEST_F(VendorLibraryElsewhere, IsTheCopyThatThisProcessHasLoaded) {
   void* const copy = dlopen((folder_ / "a_copy").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(copy, nullptr) << dlerror();
   Function* cosine = nullptr;
-  VendorLibrary({"mathematics", copys_name, ""}).find(cosine, "cos");
+  VendorLibrary({"mathematics", copys_name, ""}).load_symbol(cosine, "cos");
   EXPECT_NE(cosine, cosine_);
   EXPECT_EQ(cosine, reinterpret_cast<Function*>(dlsym(copy, "cos")));
 }
@@ -89,7 +89,7 @@ TEST(VendorLibrary, ThatIsNotThereIsABackendErrorThatSaysWhatToDo) {
 TEST(VendorLibrary, WithoutAFunctionIsABackendErrorThatNamesIt) {
   const VendorLibrary library({"Mathematics 7", kMath, ""});
   Function* function = nullptr;
-  const std::string message = message_of("dlsym", [&] { library.find(function, "third_hand_of_a_clock"); });
+  const std::string message = message_of("dlsym", [&] { library.load_symbol(function, "third_hand_of_a_clock"); });
   expect_words(message, {kMath, "third_hand_of_a_clock", "install Mathematics 7"});
   EXPECT_EQ(function, nullptr);
 }

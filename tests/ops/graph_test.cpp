@@ -101,8 +101,8 @@ TEST(Graph, RefusesToBeAskedWhileItIsCaptured) {
     captured.emplace(stream.record());
     for (const auto& [what, call] : std::initializer_list<std::pair<const char*, std::function<void()>>>{
              {"a wait of the host", [&] { stream.synchronize(); }},
-             {"a question whether work has ended", [&] { static_cast<void>(stream.query()); }},
-             {"a question whether work has ended", [&] { static_cast<void>(captured->query()); }},
+             {"a query whether work has ended", [&] { static_cast<void>(stream.query()); }},
+             {"a query whether work has ended", [&] { static_cast<void>(captured->query()); }},
              {"a wait of the host", [&] { captured->synchronize(); }},
              {"a copy to the host", [&] { number(x); }},
              {"a copy from the host", [&] { x.copy_(ones({})); }},

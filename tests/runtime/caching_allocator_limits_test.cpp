@@ -192,7 +192,7 @@ TEST(CachingAllocatorLimits, CountsNothingWhereTheBackendThrows) {
   EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
 }
 
-// Work that hangs on a failed collective ends when look_for_failures() is called.
+// Work that hangs on a failed collective ends when poll_failures() is called.
 TEST(CachingAllocatorLimits, LooksForFailuresWhileItWaits) {
   FakeBackend backend({.memory_bytes = 20 * kMiB});
   CachingAllocator allocator(backend, 0);

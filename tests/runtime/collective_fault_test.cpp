@@ -184,7 +184,7 @@ TEST_P(CollectiveAbort, EndsWhatIsPendingOnAllRanksAtOnce) {
   while (!after.query()) std::this_thread::yield();  // although rank 1 is still blocked
   gate.set_value();
   const std::string message = message_of<CollectiveError>([&] { ranks.streams.back().synchronize(); });
-  EXPECT_NE(message.find("with 4 bytes: the communicator was aborted before this rank came to it"), std::string::npos)
+  EXPECT_NE(message.find("with 4 bytes: the communicator was aborted before this rank called it"), std::string::npos)
       << message;
   ranks.synchronize();
   EXPECT_TRUE(ranks.communicator.is_aborted());

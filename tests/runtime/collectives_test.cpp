@@ -13,7 +13,7 @@ namespace {
 constexpr DType kAllDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min};
 constexpr std::size_t kSizes[] = {0, 1, 7, 1001, 70'003};
-constexpr std::size_t kMostRanks = 8;
+constexpr std::size_t kMaxRanks = 8;
 
 using Counts = std::vector<std::size_t>;
 
@@ -52,7 +52,7 @@ Bytes random_bytes(DType dtype, std::size_t count, unsigned seed) {
 std::span<const Bytes> samples(DType dtype, std::size_t count, int ranks) {
   static std::map<std::pair<DType, std::size_t>, std::vector<Bytes>> made;
   std::vector<Bytes>& all = made[{dtype, count}];
-  all.reserve(kMostRanks);
+  all.reserve(kMaxRanks);
   while (all.size() < std::size_t(ranks)) all.push_back(random_bytes(dtype, count, unsigned(all.size())));
   return std::span(all).first(std::size_t(ranks));
 }

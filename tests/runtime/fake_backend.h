@@ -50,7 +50,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     int queries = 0;
     int copies = 0;
     int waits = 0;  ///< For events; each wait lets all work of its stream end.
-    int looks = 0;  ///< Calls of look_for_failures().
+    int looks = 0;  ///< Calls of poll_failures().
   };
   struct Discard {
     int stream;
@@ -185,7 +185,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     priorities_.push_back(priority);
     return nullptr;
   }
-  void look_for_failures() override {
+  void poll_failures() override {
     const std::scoped_lock lock(mutex_);
     ++counts_.looks;
   }

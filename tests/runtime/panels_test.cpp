@@ -10,7 +10,7 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kMostRows = 9, kPitchMore = 3;
+constexpr std::int64_t kMaxRows = 9, kPitchMore = 3;
 
 std::vector<float> random_floats(std::int64_t count) {
   static std::mt19937 random(7);
@@ -19,12 +19,12 @@ std::vector<float> random_floats(std::int64_t count) {
   return values;
 }
 
-// The product of a [kMostRows, k] and b [k, n], stored row-major or transposed, computed `rows` rows at a time.
+// The product of a [kMaxRows, k] and b [k, n], stored row-major or transposed, computed `rows` rows at a time.
 struct Product {
   std::int64_t k, n;
   bool transposed, adds;
-  std::vector<float> a = random_floats(kMostRows * (k + kPitchMore)), b = random_floats(k * n),
-                     start = random_floats(kMostRows * (n + kPitchMore));
+  std::vector<float> a = random_floats(kMaxRows * (k + kPitchMore)), b = random_floats(k * n),
+                     start = random_floats(kMaxRows * (n + kPitchMore));
 
   float element(std::int64_t i, std::int64_t j) const { return b[std::size_t(transposed ? j * k + i : i * n + j)]; }
 
@@ -34,8 +34,8 @@ struct Product {
     const std::int64_t middle = Panels::count(n) / 2;
     pack_panels(source, middle, Panels::count(n), packed.data());
     pack_panels(source, 0, middle, packed.data());
-    for (std::int64_t first = 0; first < kMostRows; first += rows)
-      multiply_panels(std::min(rows, kMostRows - first), a.data() + first * (k + kPitchMore), k + kPitchMore,
+    for (std::int64_t first = 0; first < kMaxRows; first += rows)
+      multiply_panels(std::min(rows, kMaxRows - first), a.data() + first * (k + kPitchMore), k + kPitchMore,
                       {packed.data(), k, n}, c.data() + first * (n + kPitchMore), n + kPitchMore, adds);
     return c;
   }
@@ -47,8 +47,8 @@ TEST(PanelProduct, IsTheSumOfProducts) {
       for (const bool transposed : {false, true})
         for (const bool adds : {false, true}) {
           const Product product = {k, n, transposed, adds};
-          const std::vector<float> got = product.by(kMostRows);
-          for (std::int64_t i = 0; i < kMostRows; ++i)
+          const std::vector<float> got = product.by(kMaxRows);
+          for (std::int64_t i = 0; i < kMaxRows; ++i)
             for (std::int64_t j = 0; j < n + kPitchMore; ++j) {
               const auto at = std::size_t(i * (n + kPitchMore) + j);
               if (j >= n || (k == 0 && adds)) {
@@ -65,7 +65,7 @@ TEST(PanelProduct, IsTheSumOfProducts) {
 
 TEST(PanelProduct, OfARowDoesNotDependOnTheOthers) {
   const Product product = {300, 50, true, true};
-  const std::vector<float> all = product.by(kMostRows);
+  const std::vector<float> all = product.by(kMaxRows);
   for (const std::int64_t rows : {1, 2, 3, 4, 7}) EXPECT_EQ(product.by(rows), all) << rows;
 }
 

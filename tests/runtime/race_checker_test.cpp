@@ -106,10 +106,10 @@ TEST(RaceChecker, FindsExactlyTheRacesOfAnUnprunedHistory) {
       const std::size_t stream = random.below(kStreams), other = random.below(kStreams);
       const std::size_t choice = random.below(20);
       if (choice < 8) {
-        checker.order_after(int(stream), checker.now(int(other)));
+        checker.wait(int(stream), checker.now(int(other)));
         oracle.order(other, stream);
       } else if (choice == 8) {
-        checker.host_reached(checker.now(int(stream)));
+        checker.host_synchronized(checker.now(int(stream)));
         oracle.synchronize(stream);
       } else {
         const MemoryAccess access = {random.next(), random.below(3) == 0 ? AccessKind::write : AccessKind::read};
@@ -134,7 +134,7 @@ TEST(RaceChecker, RemembersEachColumnOnce) {
   const int writer = checker.add_stream("writer"), reader = checker.add_stream("reader");
   const MemoryAccess matrix = {{arena, sizeof arena, 1, 0}, AccessKind::write};
   checker.access(writer, "fill", {&matrix, 1});
-  checker.order_after(reader, checker.now(writer));
+  checker.wait(reader, checker.now(writer));
   for (int pass = 0; pass < 2; ++pass)
     for (std::size_t column = 0; column < kColumns; ++column) {
       const MemoryAccess read = {{arena + column, 1, sizeof arena / kColumns, kColumns}, AccessKind::read};
@@ -143,7 +143,7 @@ TEST(RaceChecker, RemembersEachColumnOnce) {
   EXPECT_EQ(checker.history_size(), 1 + kColumns);
 
   EXPECT_THROW(checker.access(writer, "fill", {&matrix, 1}), RaceError);
-  checker.order_after(writer, checker.now(reader));
+  checker.wait(writer, checker.now(reader));
   checker.access(writer, "fill", {&matrix, 1});
   EXPECT_EQ(checker.history_size(), 1u);
 }

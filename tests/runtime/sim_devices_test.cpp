@@ -273,7 +273,8 @@ TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {
     buffer.write("forgotten");
   }
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "[sim] an error that nobody waited for: [forgotten] failed on cuda:0 with code 719: an injected fault\n");
+            "[sim] an asynchronous error was not reported before the simulation ended (no synchronize() came after the "
+            "work): [forgotten] failed on cuda:0 with code 719: an injected fault\n");
 }
 
 // The child lacks the worker thread that would complete the work, and must not wait for it.

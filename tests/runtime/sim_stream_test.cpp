@@ -38,7 +38,7 @@ TEST(SimStream, RunsItsWorkInOrder) {
 TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
   Simulation sim;
   std::promise<void> gate = sim.block(sim.stream());
-  const Floats values(SimStream::kMostTaken / 4 / sizeof(float), 7);
+  const Floats values(SimStream::kMaxStagedBytes / 4 / sizeof(float), 7);
   float* const data = sim.allocate(0, values.size());
   std::atomic<int> sent = 0;
   std::thread ahead([&] {
@@ -53,11 +53,11 @@ TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
   gate = sim.block(sim.stream());
   sent = 0;
   std::thread launching([&] {
-    for (; sent < int(SimStream::kMostTasks) + 10; ++sent) sim.launch(sim.stream(), "note", {}, [](auto&) {});
+    for (; sent < int(SimStream::kMaxTasks) + 10; ++sent) sim.launch(sim.stream(), "note", {}, [](auto&) {});
   });
-  while (sent < int(SimStream::kMostTasks) - 10) std::this_thread::yield();
+  while (sent < int(SimStream::kMaxTasks) - 10) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_LE(sent, int(SimStream::kMostTasks));
+  EXPECT_LE(sent, int(SimStream::kMaxTasks));
   gate.set_value();
   launching.join();
 }

@@ -72,14 +72,14 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaMalloc", [] { make_memory(3, 1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
-  IssuingMutex issuing;
+  IssueMutex issue_mutex;
   expect_backend_error(  // fails as it makes its card current
-      "cudaSetDevice", [&] { PinnedCache(3, 5, issuing).take(100, [](cudaEvent_t) {}); }, "card 5");
+      "cudaSetDevice", [&] { PinnedCache(3, 5, issue_mutex).take(100, [](cudaEvent_t) {}); }, "card 5");
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
   expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
   expect_backend_error(
       "cudaSetDevice", [] { use_card(3); }, "card 3");
-  expect_backend_error("cublasLtCreate", [&] { MatmulPlans(3, false, issuing); });
+  expect_backend_error("cublasLtCreate", [&] { MatmulPlans(3, false, issue_mutex); });
 }
 
 Peers one_process(std::size_t devices) {

@@ -147,10 +147,10 @@ TEST_F(Cudnn9, SaysWhichAttributeItRefuses) {
 
 TEST_F(Cudnn9, CannotBeSetUpWithoutADriver) {
   if (find_cuda_cards().count > 0) GTEST_SKIP() << "a driver answers here";
-  IssuingMutex issuing;
-  FusedPlans plans(3, false, issuing);
+  IssueMutex issue_mutex;
+  FusedPlans plans(3, false, issue_mutex);
   for (int i = 0; i < 2; ++i) try {
-      plans.offers(described(kCases[0], FusedKind::convolution, kFloat32, true));
+      plans.workspace_size(described(kCases[0], FusedKind::convolution, kFloat32, true));
       FAIL() << "no error";
     } catch (const BackendError& error) {
       EXPECT_EQ(error.api, "cudnnCreate");

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/memory.h"
 #include "cpu/parallel.h"
 #include "cpu/process_collective.h"
@@ -70,7 +70,7 @@ class CpuBackend final : public Backend {
     const TraceSpan span("matmul", TraceSpan::kCpu, 0, matmul);
     host::matmul(kContext, matmul);
   }
-  std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
+  std::optional<std::size_t> workspace_size(int, const FusedOp& op) override { return host::workspace_size(op); }
   void fused(StreamHandle, const FusedOp& op, void* workspace) override {
     const TraceSpan span(op.name, TraceSpan::kCpu, 0, op);
     host::fused(kContext, op, workspace);

@@ -12,7 +12,7 @@ namespace lockstep::gpu {
 
 /// Held while collectives are issued, and by calls that must not come between the launches of their ranks
 /// (CudaBackend).
-using IssuingMutex = RankedMutex<LockRank::cuda_issuing>;
+using IssueMutex = RankedMutex<LockRank::cuda_issue>;
 
 /// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
 /// unless the result is success. Clears CUDA's "last error", which a later launch would otherwise report.

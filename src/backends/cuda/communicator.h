@@ -46,8 +46,8 @@ std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> mem
 std::unique_ptr<CudaCommunicator> make_shared_card_communicator(std::vector<Member> members);
 
 /// Work enqueued later on the first stream starts after the work enqueued before on all streams.
-void gather_streams(std::span<const CollectivePart> parts);
+void join_streams(std::span<const CollectivePart> parts);
 /// Work enqueued later on any stream starts after the work enqueued before on the first stream.
-void release_streams(std::span<const CollectivePart> parts);
+void fork_streams(std::span<const CollectivePart> parts);
 
 }  // namespace lockstep::gpu

@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 namespace {
 
 // The largest pitch of a 2D copy: cudaDeviceProp::memPitch has this value on every card that CUDA 12 supports.
-constexpr std::size_t kMostPitch = (std::size_t(1) << 31) - 1;
+constexpr std::size_t kMaxPitch = (std::size_t(1) << 31) - 1;
 
 bool is_dense(const Copy& copy) {
   return copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes);
@@ -56,7 +56,7 @@ void copy_rows_on_host(std::byte* to, std::size_t to_pitch, const void* from, st
 void enqueue_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, const Copy& piece,
                   const CudaStream& stream) {
   if (piece.rows == 1) to_pitch = from_pitch = piece.row_bytes;
-  if (std::max(to_pitch, from_pitch) > kMostPitch) {
+  if (std::max(to_pitch, from_pitch) > kMaxPitch) {
     Copy rows = piece;
     rows.to = to, rows.from = from, rows.to_pitch = to_pitch, rows.from_pitch = from_pitch;
     for_each_row(rows, [&](const Copy& row) { enqueue_rows(row.to, 0, row.from, 0, row, stream); });
@@ -76,7 +76,7 @@ void mark(const PinnedBuffer& buffer, const CudaStream& stream) {
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream) {
   const std::size_t bytes = copy.rows * copy.row_bytes;
   if (bytes == 0) return;
-  if (!is_dense(copy) && std::max(copy.to_pitch, copy.from_pitch) > kMostPitch) {
+  if (!is_dense(copy) && std::max(copy.to_pitch, copy.from_pitch) > kMaxPitch) {
     for_each_row(copy, [&](const Copy& row) { copy_between_devices(row, to_card, from_card, stream); });
     return;
   }
@@ -113,7 +113,7 @@ void copy_from_pinned(const Copy& copy, CudaStream& stream) {
   if (is_dense(copy))
     return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyHostToDevice, stream.stream.get()),
                  "cudaMemcpyAsync", stream.device);
-  if (std::max(copy.to_pitch, copy.from_pitch) > kMostPitch)
+  if (std::max(copy.to_pitch, copy.from_pitch) > kMaxPitch)
     return for_each_row(copy, [&](const Copy& row) { copy_from_pinned(row, stream); });
   enqueue_rows(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy, stream);
 }

@@ -57,12 +57,12 @@ class CudaBackend final : public Backend {
   void wait(StreamHandle stream, EventHandle event) override;
   bool query_event(EventHandle event) override;
   void synchronize_event(EventHandle event) override;
-  void look_for_failures() override;
+  void poll_failures() override;
 
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
-  std::optional<std::size_t> offers(int device, const FusedOp& op) override;
+  std::optional<std::size_t> workspace_size(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
   CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
@@ -78,8 +78,8 @@ class CudaBackend final : public Backend {
   static bool has_passed(const CudaEvent& event);
 
   void reach_peers();
-  void take_failures();
-  void tell_failures();
+  void collect_failures();
+  void throw_pending_failure();
   void check_cards(Clock::time_point since);
   template <class Query>
   void wait_until(Query&& ended, Clock::duration patience = {});
@@ -89,8 +89,8 @@ class CudaBackend final : public Backend {
   // launched, no other thread may make a call in which CUDA may wait for a card: a launched rank waits on the card for
   // one that is not launched yet. Such calls allocate or free memory, create streams, load kernels, plan products,
   // create or destroy communicators, or enable peer access.
-  IssuingMutex issuing_;
-  CudaGraphs graphs_{issuing_};
+  IssueMutex issue_mutex_;
+  CudaGraphs graphs_{issue_mutex_};
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
   std::atomic<Clock::rep> next_look_ = 0;  // when polling threads next check for failures
@@ -101,14 +101,14 @@ class CudaBackend final : public Backend {
 };
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
-  if (std::set(options.cards.begin(), options.cards.end()).size() > 1) settle_nccl_environment(options.deterministic);
+  if (std::set(options.cards.begin(), options.cards.end()).size() > 1) set_nccl_environment(options.deterministic);
   for (std::size_t i = 0; i < options.cards.size(); ++i) {
     const int card = options.cards[i];
     cudaDeviceProp about;
     check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
     devices_.push_back(std::make_unique<CudaDevice>(
-        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing, ""}, options, issuing_));
+        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing, ""}, options, issue_mutex_));
   }
 }
 
@@ -132,7 +132,7 @@ bool CudaBackend::is_lost(int device) noexcept try {
 
 void* CudaBackend::allocate(int device, std::size_t bytes) {
   use_card(at(device).card);
-  const std::scoped_lock lock(issuing_);
+  const std::scoped_lock lock(issue_mutex_);
   return at(device).memory.allocate(bytes);
 }
 
@@ -149,7 +149,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
     use_card(at(device).card);
     for (cudaStream_t stream : streams)
       wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); }, kPatience);
-    const std::scoped_lock lock(issuing_);
+    const std::scoped_lock lock(issue_mutex_);
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the next synchronization reports it
   }
@@ -161,7 +161,7 @@ void* CudaBackend::allocate_pinned(std::size_t bytes) {
   while (device + 1 < device_count() && is_lost(device)) ++device;
   use_card(at(device).card);
   void* memory = nullptr;
-  const std::scoped_lock lock(issuing_);
+  const std::scoped_lock lock(issue_mutex_);
   const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
   if (result == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -173,7 +173,7 @@ void* CudaBackend::allocate_pinned(std::size_t bytes) {
 
 void CudaBackend::deallocate_pinned(void* memory, std::size_t) noexcept try {
   use_some_card(devices_.front()->card);
-  const std::scoped_lock lock(issuing_);
+  const std::scoped_lock lock(issue_mutex_);
   cudaFreeHost(memory);
 } catch (...) {  // the card has failed; the next synchronization reports it
 }
@@ -182,9 +182,9 @@ void CudaBackend::deallocate_pinned(void* memory, std::size_t) noexcept try {
 
 void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
   use_card(at(device).card);
-  auto stream = std::make_unique<CudaStream>(device, at(device).card, issuing_);
+  auto stream = std::make_unique<CudaStream>(device, at(device).card, issue_mutex_);
   {
-    const std::scoped_lock no_rank_waits(issuing_);
+    const std::scoped_lock issue_lock(issue_mutex_);
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", device);
     stream->workspace = make_memory(device, KernelContext::kWorkspaceBytes);
@@ -195,15 +195,15 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
 }
 
 bool CudaBackend::query_stream(StreamHandle handle) {
-  graphs_.refuse("a question whether work has ended", handle);
+  graphs_.refuse("a query whether work has ended", handle);
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
   const bool ended = has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
   if (ended)
-    take_failures();
+    collect_failures();
   else
-    look_for_failures();
-  tell_failures();
+    poll_failures();
+  throw_pending_failure();
   return ended;
 }
 
@@ -212,7 +212,7 @@ void CudaBackend::synchronize_stream(StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
   wait_until([&] { return has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device); });
-  tell_failures();
+  throw_pending_failure();
 }
 
 EventHandle CudaBackend::create_event(int device) {
@@ -260,7 +260,7 @@ bool CudaBackend::has_passed(const CudaEvent& event) {
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
-  CudaGraphs::refuse("a question whether work has ended", event);
+  CudaGraphs::refuse("a query whether work has ended", event);
   return has_passed(event);
 }
 
@@ -269,7 +269,7 @@ void CudaBackend::synchronize_event(EventHandle handle) {
   use_some_card(event.card);
   CudaGraphs::refuse("a wait of the host", event);
   wait_until([&] { return has_passed(event); });
-  tell_failures();
+  throw_pending_failure();
 }
 
 // Work.
@@ -296,7 +296,7 @@ void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.from_device < 0) return copy_from_host(copy, at(stream.device).pinned, stream, wait);
   if (copy.to_device < 0) {
     copy_to_host(copy, at(stream.device).pinned, stream, wait);
-    return tell_failures();
+    return throw_pending_failure();
   }
   const int to = at(copy.to_device).card, from = at(copy.from_device).card;
   if (to != from) reach_peers();
@@ -307,13 +307,13 @@ void CudaBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   CudaStream& stream = stream_of(handle);
   use_card(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issuing_);
+  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issue_mutex_);
   stream.matmuls->run(matmul, stream.stream.get());
 }
 
-std::optional<std::size_t> CudaBackend::offers(int device, const FusedOp& op) {
+std::optional<std::size_t> CudaBackend::workspace_size(int device, const FusedOp& op) {
   use_card(at(device).card);
-  return at(device).fused.offers(op);
+  return at(device).fused.workspace_size(op);
 }
 
 void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
@@ -336,12 +336,13 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
   }
   if (shared && peers.transport)
     throw InvalidArgument(
-        "[Communicator] expected a card for each device where processes work together, got several on one");
+        "[Communicator] expected a card for each device in a communicator of several processes, got several devices "
+        "on one card: give each device its own in LOCKSTEP_DEVICES=cuda:...");
   if (shared) reach_peers();
   std::unique_ptr<CudaCommunicator> communicator =
       shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers, options);
   {
-    const std::scoped_lock lock(issuing_);  // its self-test is a collective
+    const std::scoped_lock lock(issue_mutex_);  // its self-test is a collective
     communicator->start();
   }
   const std::scoped_lock lock(mutex_);
@@ -361,7 +362,7 @@ void CudaBackend::destroy_communicator(CommunicatorHandle handle) noexcept {
     communicators_.erase(found);
   }
   gone->drain();
-  const std::scoped_lock no_rank_waits(issuing_);
+  const std::scoped_lock issue_lock(issue_mutex_);
   gone.reset();
 }
 
@@ -375,7 +376,7 @@ std::uint64_t CudaBackend::communicator_failures(CommunicatorHandle handle) cons
 
 void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
   if (call.parts.size() != call.ranks) graphs_.refuse("a collective of several processes", call.parts.front().stream);
-  const std::scoped_lock lock(issuing_);
+  const std::scoped_lock lock(issue_mutex_);
   static_cast<CudaCommunicator*>(handle)->enqueue(call);
 }
 
@@ -383,7 +384,7 @@ void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& ca
 // other cards the driver stages copies through the host.
 void CudaBackend::reach_peers() {
   std::call_once(peers_, [this] {
-    const std::scoped_lock no_rank_waits(issuing_);
+    const std::scoped_lock issue_lock(issue_mutex_);
     for (const auto& from : devices_)
       for (const auto& to : devices_) {
         int reaches = 0;
@@ -400,22 +401,22 @@ void CudaBackend::reach_peers() {
   });
 }
 
-void CudaBackend::take_failures() {
+void CudaBackend::collect_failures() {
   const std::scoped_lock lock(mutex_);
   for (const auto& communicator : communicators_)
     if (std::exception_ptr failure = communicator->failure()) failures_.push_back(std::move(failure));
 }
 
 // Checks at most once per kBetweenLooks, however many threads call it.
-void CudaBackend::look_for_failures() {
+void CudaBackend::poll_failures() {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep next = next_look_.load(std::memory_order_relaxed);
   if (now >= next && next_look_.compare_exchange_strong(next, now + Clock::duration(kBetweenLooks).count()))
-    take_failures();
+    collect_failures();
 }
 
 // Throws the oldest failure not yet reported: the host sees each failure once, whichever stream it synchronizes.
-void CudaBackend::tell_failures() {
+void CudaBackend::throw_pending_failure() {
   std::exception_ptr failure;
   {
     const std::scoped_lock lock(mutex_);
@@ -432,9 +433,9 @@ void CudaBackend::tell_failures() {
 void CudaBackend::check_cards(Clock::time_point since) try {
   if (graphs_.is_active()) return;  // querying a stream that is being captured would invalidate the capture
   for (const auto& device : devices_)
-    if (device->loss_told.load() >= since) device->check_card();
+    if (device->loss_reported_at.load() >= since) device->check_card();
 } catch (const Error&) {
-  tell_failures();
+  throw_pending_failure();
   throw;
 }
 
@@ -449,12 +450,12 @@ void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   for (int polls = 0; !ended(); ++polls) {
     if (const auto now = Clock::now(); now >= next_look) {
       next_look = now + kBetweenLooks;
-      take_failures();
+      collect_failures();
       if (now - begin >= patience) check_cards(now - begin < kPatience ? begin : Clock::time_point::min());
     }
     if (polls >= kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  take_failures();
+  collect_failures();
 }
 
 // With blocking launches the first rank of a collective would wait forever for the second, which is not launched yet.

@@ -21,12 +21,12 @@
 namespace lockstep::gpu {
 
 struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, const CudaOptions& options, IssuingMutex& issuing)
+  CudaDevice(int index, int on_card, DeviceProperties about, const CudaOptions& options, IssueMutex& issue_mutex)
       : card(on_card),
         properties(std::move(about)),
         memory(index, properties.memory_bytes, options.arena_bytes),
-        pinned(index, on_card, issuing),
-        fused(index, options.tf32, issuing) {}
+        pinned(index, on_card, issue_mutex),
+        fused(index, options.tf32, issue_mutex) {}
 
   /// Throws BackendError if the card has failed, and records that the host now knows.
   void check_card() {
@@ -36,7 +36,7 @@ struct CudaDevice {
     try {
       has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
     } catch (const BackendError&) {
-      loss_told = std::min(loss_told.load(), std::chrono::steady_clock::now());
+      loss_reported_at = std::min(loss_reported_at.load(), std::chrono::steady_clock::now());
       throw;
     }
   }
@@ -46,7 +46,7 @@ struct CudaDevice {
   DeviceMemory memory;
   PinnedCache pinned;
   FusedPlans fused;
-  std::atomic<std::chrono::steady_clock::time_point> loss_told =
+  std::atomic<std::chrono::steady_clock::time_point> loss_reported_at =
       std::chrono::steady_clock::time_point::max();  ///< When the host first heard of the loss.
   RankedMutex<LockRank::cuda_device> mutex;
   // Guarded by the mutex:

@@ -35,7 +35,7 @@ GraphHandle CudaGraphs::end_capture(StreamHandle origin) {
   check(ended, "cudaStreamEndCapture", stream.device);
   const OwnedGraph graph(captured);
   cudaGraphExec_t ready = nullptr;
-  const std::scoped_lock no_rank_waits(issuing_);
+  const std::scoped_lock issue_lock(issue_mutex_);
   check(cudaGraphInstantiateWithFlags(&ready, graph.get(), 0), "cudaGraphInstantiate", stream.device);
   return ready;
 }
@@ -52,13 +52,13 @@ void CudaGraphs::abandon_capture(StreamHandle origin) noexcept {
 void CudaGraphs::launch(StreamHandle origin, GraphHandle graph) {
   const CudaStream& stream = stream_of(origin);
   use_card(stream.card);
-  const std::scoped_lock lock(issuing_);
+  const std::scoped_lock lock(issue_mutex_);
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream.stream.get()), "cudaGraphLaunch", stream.device);
 }
 
 void CudaGraphs::destroy(GraphHandle graph) noexcept {
   try {
-    const std::scoped_lock no_rank_waits(issuing_);
+    const std::scoped_lock issue_lock(issue_mutex_);
     static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
   } catch (...) {  // only the lock may throw
   }

@@ -11,8 +11,8 @@ namespace lockstep::gpu {
 
 class CudaGraphs final : public Graphs {
  public:
-  /// `issuing` is held while a graph is instantiated or launched: it may contain collectives.
-  explicit CudaGraphs(IssuingMutex& issuing) : issuing_(issuing) {}
+  /// `issue_mutex` is held while a graph is instantiated or launched: it may contain collectives.
+  explicit CudaGraphs(IssueMutex& issue_mutex) : issue_mutex_(issue_mutex) {}
 
   void begin_capture(StreamHandle origin) override;
   bool is_capturing(StreamHandle stream) override;
@@ -27,7 +27,7 @@ class CudaGraphs final : public Graphs {
   static void refuse(std::string_view what, const CudaEvent& event);
 
  private:
-  IssuingMutex& issuing_;
+  IssueMutex& issue_mutex_;
   std::atomic<bool> is_active_ = false;
 };
 

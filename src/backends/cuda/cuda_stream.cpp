@@ -4,7 +4,7 @@ namespace lockstep::gpu {
 
 void LoadedKernels::load(const void* kernel) {
   if (loaded_.contains(kernel)) return;
-  const std::scoped_lock no_rank_waits(issuing_);
+  const std::scoped_lock issue_lock(issue_mutex_);
   cudaFuncAttributes attributes;  // asking for the attributes loads the kernel
   check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", device_);
   loaded_.insert(kernel);

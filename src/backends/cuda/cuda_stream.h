@@ -15,18 +15,19 @@ namespace lockstep::gpu {
 /// The kernels loaded by a stream. Call it with the stream's card current.
 class LoadedKernels final : public KernelLoader {
  public:
-  /// `issuing` is held while a kernel is loaded.
-  LoadedKernels(int device, IssuingMutex& issuing) : device_(device), issuing_(issuing) {}
+  /// `issue_mutex` is held while a kernel is loaded.
+  LoadedKernels(int device, IssueMutex& issue_mutex) : device_(device), issue_mutex_(issue_mutex) {}
   void load(const void* kernel) override;
 
  private:
   const int device_;
-  IssuingMutex& issuing_;
+  IssueMutex& issue_mutex_;
   std::unordered_set<const void*> loaded_;
 };
 
 struct CudaStream {
-  CudaStream(int device_, int card_, IssuingMutex& issuing) : device(device_), card(card_), kernels(device_, issuing) {}
+  CudaStream(int device_, int card_, IssueMutex& issue_mutex)
+      : device(device_), card(card_), kernels(device_, issue_mutex) {}
 
   const int device;
   const int card;

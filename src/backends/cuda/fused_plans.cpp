@@ -9,7 +9,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::size_t kMostEntries = 4096;
+constexpr std::size_t kMaxEntries = 4096;
 constexpr std::size_t kApart = 256;  // alignment in bytes of the parts of a workspace
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kApart - 1) / kApart * kApart; }
@@ -32,7 +32,8 @@ Places places_of(const Convolution& convolution) {
 }
 
 [[noreturn]] void refuse() {
-  throw InvalidArgument("[fused] expected an operation that the device offers, got another");
+  throw InvalidArgument(
+      "[fused] expected an operation that the device supports as one, got another: ask workspace_size() first");
 }
 
 bool is_supported(cudnnStatus_t result) {
@@ -50,7 +51,7 @@ bool FusedPlans::is_ready() {
   } catch (const BackendError&) {
     return false;
   }
-  const std::scoped_lock no_rank_waits(issuing_);
+  const std::scoped_lock issue_lock(issue_mutex_);
   cudnnHandle_t handle = nullptr;
   const cudnnStatus_t result = cudnn().cudnnCreate(&handle);
   if (!is_supported(result)) return false;
@@ -62,8 +63,8 @@ bool FusedPlans::is_ready() {
 
 // Tries the layout of the images first, then the other.
 FusedPlans::Entry FusedPlans::make(const Convolution& convolution, const FusedOp& op) {
-  const std::scoped_lock no_rank_waits(issuing_);  // also for destroying a plan, which may unload kernels
-  if (entries_.size() >= kMostEntries) entries_.clear();
+  const std::scoped_lock issue_lock(issue_mutex_);  // also for destroying a plan, which may unload kernels
+  if (entries_.size() >= kMaxEntries) entries_.clear();
   for (const bool channels_last : {convolution.channels_last, !convolution.channels_last}) {
     const Convolution there = in_layout(convolution, op, channels_last);
     std::optional<CudnnGraph> graph = make_convolution_graph(there, handle_.get(), device_);
@@ -82,7 +83,7 @@ FusedPlans::Entry& FusedPlans::entry_of(const Convolution& convolution, const Fu
   return entries_.emplace(std::move(key), std::move(made)).first->second;
 }
 
-std::optional<std::size_t> FusedPlans::offers(const FusedOp& op) {
+std::optional<std::size_t> FusedPlans::workspace_size(const FusedOp& op) {
   const std::optional<Convolution> convolution = describe_convolution(op);
   if (!convolution) return std::nullopt;
   const std::scoped_lock lock(mutex_);
@@ -141,8 +142,8 @@ void FusedPlans::execute(Entry& entry, const std::array<void*, 3>& data, void* w
   pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(data));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   if (!pack.finalize()) refuse();
-  std::unique_lock no_rank_waits(issuing_, std::defer_lock);
-  if (!entry.has_run) no_rank_waits.lock();  // the first run may load the engine's kernels
+  std::unique_lock issue_lock(issue_mutex_, std::defer_lock);
+  if (!entry.has_run) issue_lock.lock();  // the first run may load the engine's kernels
   check(cudnn().cudnnSetStream(handle_.get(), stream), "cudnnSetStream", device_);
   check(cudnn().cudnnBackendExecute(handle_.get(), entry.plan->plan.get(), pack.get()), "cudnnBackendExecute", device_);
   entry.has_run = true;

@@ -15,14 +15,16 @@ namespace lockstep::gpu {
 
 class FusedPlans {
  public:
-  /// `issuing` is held while cuDNN is initialized, makes a plan, or runs one for the first time.
-  FusedPlans(int device, bool tf32, IssuingMutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {}
+  /// `issue_mutex` is held while cuDNN is initialized, makes a plan, or runs one for the first time.
+  FusedPlans(int device, bool tf32, IssueMutex& issue_mutex)
+      : device_(device), tf32_(tf32), issue_mutex_(issue_mutex) {}
 
   /// Returns the bytes of workspace; nullopt if cuDNN cannot be loaded, does not support the card, or has no suitable
   /// engine. The device's card must be current. A non-null data pointer that is not aligned increases the workspace.
   /// Throws BackendError if cuDNN does not work.
-  std::optional<std::size_t> offers(const FusedOp& op);
-  /// Enqueues an operation that offers() accepted; the device's card must be current. Repeated runs give the same bits.
+  std::optional<std::size_t> workspace_size(const FusedOp& op);
+  /// Enqueues an operation that workspace_size() accepted; the device's card must be current. Repeated runs give the
+  /// same bits.
   void run(const FusedOp& op, void* workspace, cudaStream_t stream, KernelLoader& loader);
 
  private:
@@ -40,7 +42,7 @@ class FusedPlans {
 
   const int device_;
   const bool tf32_;
-  IssuingMutex& issuing_;
+  IssueMutex& issue_mutex_;
   RankedMutex<LockRank::cuda_fused> mutex_;
   // Guarded by the mutex:
   bool asked_ = false;  // is_ready() was called; handle_ stays null if there is no cuDNN for this card

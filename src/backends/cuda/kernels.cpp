@@ -49,7 +49,7 @@ using Accumulator =
     std::conditional_t<is_narrow<T>, float, std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
 
 template <class T, class Op>
-__global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, Accumulator<T, Op> divisor) {
+__global__ void reduce_kernel(const __grid_constant__ RankReductionArgs reduction, Accumulator<T, Op> divisor) {
   using A = Accumulator<T, Op>;
   const std::size_t step = std::size_t(gridDim.x) * blockDim.x;
   for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < reduction.count; i += step) {
@@ -63,13 +63,13 @@ __global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, A
 }
 
 template <class T, class Op>
-cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_t stream) {
+cudaError_t reduce_with(const RankReductionArgs& reduction, int divisor, cudaStream_t stream) {
   const cudaLaunchConfig_t config = grid_for(reduction.count, stream);
   return cudaLaunchKernelEx(&config, reduce_kernel<T, Op>, reduction, Accumulator<T, Op>(divisor));
 }
 
 template <class T>
-cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t stream) {
+cudaError_t reduce_as(const RankReductionArgs& reduction, ReduceOp op, cudaStream_t stream) {
   switch (op) {
     case ReduceOp::max: return reduce_with<T, Max>(reduction, 1, stream);
     case ReduceOp::min: return reduce_with<T, Min>(reduction, 1, stream);
@@ -78,8 +78,8 @@ cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t 
 }
 
 template <class T>
-__global__ void nothing_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t rows,
-                               std::int64_t columns, std::int64_t ld) {
+__global__ void epilogue_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t rows,
+                                std::int64_t columns, std::int64_t ld) {
   using A = std::conditional_t<is_narrow<T>, float, T>;
   const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
   for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
@@ -90,11 +90,11 @@ __global__ void nothing_kernel(T* c, const T* bias, double beta, Activation acti
 }
 
 template <class T>
-cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
+cudaError_t matmul_epilogue_as(const Matmul& matmul, cudaStream_t stream) {
   const cudaLaunchConfig_t config = grid_for(std::size_t(matmul.m * matmul.n), stream);
   for (std::int64_t batch = 0; batch < matmul.batch; ++batch) {
     T* const c = static_cast<T*>(matmul.c) + batch * matmul.stride_c;
-    const cudaError_t error = cudaLaunchKernelEx(&config, nothing_kernel<T>, c, static_cast<const T*>(matmul.bias),
+    const cudaError_t error = cudaLaunchKernelEx(&config, epilogue_kernel<T>, c, static_cast<const T*>(matmul.bias),
                                                  matmul.beta, matmul.activation, matmul.m, matmul.n, matmul.ldc);
     if (error != cudaSuccess) return error;
   }
@@ -103,7 +103,7 @@ cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
+cudaError_t reduce_ranks(const RankReductionArgs& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
   if (reduction.count == 0) return cudaSuccess;
   switch (dtype) {
     case kBool:  // bytes of 0 or 1: their logical or is their maximum
@@ -119,12 +119,12 @@ cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp o
   return cudaErrorInvalidValue;
 }
 
-cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream) {
+cudaError_t matmul_epilogue(const Matmul& matmul, cudaStream_t stream) {
   switch (matmul.dtype) {
-    case kFloat16: return product_of_nothing_as<Half>(matmul, stream);
-    case kBFloat16: return product_of_nothing_as<BFloat16>(matmul, stream);
-    case kFloat32: return product_of_nothing_as<float>(matmul, stream);
-    default: return product_of_nothing_as<double>(matmul, stream);
+    case kFloat16: return matmul_epilogue_as<Half>(matmul, stream);
+    case kBFloat16: return matmul_epilogue_as<BFloat16>(matmul, stream);
+    case kFloat32: return matmul_epilogue_as<float>(matmul, stream);
+    default: return matmul_epilogue_as<double>(matmul, stream);
   }
 }
 

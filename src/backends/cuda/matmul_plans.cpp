@@ -11,7 +11,7 @@ namespace lockstep::gpu {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t(32) << 20;  // NVIDIA's recommendation for Hopper
-constexpr std::size_t kMostPlans = 1024;
+constexpr std::size_t kMaxPlans = 1024;
 
 using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyCublas<&CublasLt::cublasLtMatmulDescDestroy>>;
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyCublas<&CublasLt::cublasLtMatrixLayoutDestroy>>;
@@ -89,9 +89,9 @@ struct MatmulPlans::Plan {
   cublasLtEpilogue_t epilogue;
 };
 
-MatmulPlans::MatmulPlans(int device, bool tf32, IssuingMutex& issuing)
-    : device_(device), tf32_(tf32), issuing_(issuing) {
-  const std::scoped_lock no_rank_waits(issuing_);
+MatmulPlans::MatmulPlans(int device, bool tf32, IssueMutex& issue_mutex)
+    : device_(device), tf32_(tf32), issue_mutex_(issue_mutex) {
+  const std::scoped_lock issue_lock(issue_mutex_);
   cublasLtHandle_t handle = nullptr;
   check(cublas_lt().cublasLtCreate(&handle), "cublasLtCreate", device);
   handle_.reset(handle);
@@ -186,13 +186,13 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
 void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
   if (m.m == 0 || m.n == 0 || m.batch == 0) return;
   if (m.k == 0) {
-    const std::scoped_lock no_rank_waits(issuing_);
-    return check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
+    const std::scoped_lock issue_lock(issue_mutex_);
+    return check(matmul_epilogue(m, stream), "cudaLaunchKernelEx", device_);
   }
   const Key key = key_of(m);
   if (const auto found = plans_.find(key); found != plans_.end()) return run(m, found->second, stream);
-  const std::scoped_lock no_rank_waits(issuing_);
-  if (plans_.size() >= kMostPlans) plans_.clear();
+  const std::scoped_lock issue_lock(issue_mutex_);
+  if (plans_.size() >= kMaxPlans) plans_.clear();
   run(m, plans_.emplace(key, make(m, key)).first->second, stream);
 }
 
@@ -201,7 +201,7 @@ void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) co
   double kept = m.beta;
   if (is_whole && m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
   if (!is_whole && m.activation == Activation::none) {  // bias first: the product is added to it before rounding
-    check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
+    check(matmul_epilogue(m, stream), "cudaLaunchKernelEx", device_);
     kept = 1;
   }
   const float narrow[] = {float(m.alpha), float(kept)};
@@ -216,7 +216,7 @@ void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) co
   if (is_whole || m.activation == Activation::none) return;
   Matmul rest = m;
   rest.beta = 1;
-  check(product_of_nothing(rest, stream), "cudaLaunchKernelEx", device_);
+  check(matmul_epilogue(rest, stream), "cudaLaunchKernelEx", device_);
 }
 
 }  // namespace lockstep::gpu

@@ -22,9 +22,9 @@ struct DestroyCublas {
 
 class MatmulPlans {
  public:
-  /// `issuing` is held while cuBLASLt is initialized, chooses an algorithm, or runs the first product of a kind, which
-  /// loads kernels. Throws BackendError, also if cuBLASLt cannot be loaded.
-  MatmulPlans(int device, bool tf32, IssuingMutex& issuing);
+  /// `issue_mutex` is held while cuBLASLt is initialized, chooses an algorithm, or runs the first product of a kind,
+  /// which loads kernels. Throws BackendError, also if cuBLASLt cannot be loaded.
+  MatmulPlans(int device, bool tf32, IssueMutex& issue_mutex);
   ~MatmulPlans();
 
   /// Enqueues the product; the device's card must be current. Repeated runs give the same bits.
@@ -41,7 +41,7 @@ class MatmulPlans {
 
   const int device_;
   const bool tf32_;
-  IssuingMutex& issuing_;
+  IssueMutex& issue_mutex_;
   std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;

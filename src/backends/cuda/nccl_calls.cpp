@@ -47,7 +47,7 @@ ncclResult_t for_each_share(const CollectiveCall& call, F&& f) {
   std::size_t first = 0;
   for (std::size_t root = 0; root < call.counts.size(); first += call.counts[root++]) {
     if (call.counts[root] == 0) continue;
-    if (const ncclResult_t result = f(int(root), call.counts[root], first); is_wrong(result)) return result;
+    if (const ncclResult_t result = f(int(root), call.counts[root], first); is_nccl_error(result)) return result;
   }
   return ncclSuccess;
 }
@@ -58,11 +58,11 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
     if (each.count == 0) continue;
     if (each.from == rank)
       if (const ncclResult_t result = nccl().ncclSend(each.send, each.count, type, each.to, comm, stream);
-          is_wrong(result))
+          is_nccl_error(result))
         return result;
     if (each.to == rank)
       if (const ncclResult_t result = nccl().ncclRecv(each.receive, each.count, type, each.from, comm, stream);
-          is_wrong(result))
+          is_nccl_error(result))
         return result;
   }
   return ncclSuccess;
@@ -70,17 +70,17 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
 
 }  // namespace
 
-void settle_nccl_environment(bool deterministic) {
+void set_nccl_environment(bool deterministic) {
   std::string said;
-  const auto settle = [&](const char* name, const char* value, const char* why) {
+  const auto set_unless_set = [&](const char* name, const char* value, const char* why) {
     if (std::getenv(name)) return;
     ::setenv(name, value, 0);
     said += text(said.empty() ? "" : " and ", name, '=', value, " (", why, ')');
   };
   // If NCCL_ALGO is set, it decides whether NVLS may be chosen.
   if (deterministic && !std::getenv("NCCL_ALGO"))
-    settle("NCCL_NVLS_ENABLE", "0", "runs repeat bit for bit; not so with LOCKSTEP_DETERMINISTIC=0");
-  settle("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "communicators launch in one order");
+    set_unless_set("NCCL_NVLS_ENABLE", "0", "runs repeat bit for bit; not so with LOCKSTEP_DETERMINISTIC=0");
+  set_unless_set("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "communicators launch in one order");
   if (!said.empty()) std::cerr << text("[cuda] several cards: has set ", said, " in this process\n");
 }
 

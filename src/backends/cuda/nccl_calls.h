@@ -11,7 +11,7 @@
 namespace lockstep::gpu {
 
 /// A non-blocking communicator returns ncclInProgress, which is no error.
-inline bool is_wrong(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
+inline bool is_nccl_error(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
 /// The first version in which each group has its own job object. Up to 2.26 a thread had one (ncclGroupJobMain in
 /// NCCL's src/group.cc), which the second of two non-blocking communicators overwrote. From this version on, a library
@@ -22,7 +22,7 @@ constexpr int kOldestNccl = NCCL_VERSION(2, 27, 3);
 /// from the environment (ncclConfig_t of 2.28 has no field for them), unless the user has set them, and reports them
 /// once on standard error: NCCL_LAUNCH_ORDER_IMPLICIT=1, with which the communicators of a process launch in one order
 /// on every card, and, if `deterministic`, NCCL_NVLS_ENABLE=0. Nothing else in the library changes the environment.
-void settle_nccl_environment(bool deterministic);
+void set_nccl_environment(bool deterministic);
 
 /// Throws BackendError of "ncclGetVersion" if the library is older than kOldestNccl, or if it cannot be loaded.
 void check_nccl_version();

@@ -126,8 +126,8 @@ class NcclCommunicator final : public CudaCommunicator {
       connect();
     }
     if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events suffice
-      gather_streams(call.parts);
-      return release_streams(call.parts);
+      join_streams(call.parts);
+      return fork_streams(call.parts);
     }
     // A captured operation is not watched: the thread that launches the graph waits for it.
     const bool is_captured = is_capturing(stream_of(call.parts.front().stream));
@@ -136,7 +136,7 @@ class NcclCommunicator final : public CudaCommunicator {
       if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
       return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
     });
-    settle(kEnqueueLimit, "");
+    wait_until_ready(kEnqueueLimit, "");
     for (std::size_t rank = 0; rank < members_.size() && !is_captured; ++rank)
       mark(watched_.back().ended[rank], rank, call);
   }
@@ -160,7 +160,7 @@ class NcclCommunicator final : public CudaCommunicator {
     const std::unique_lock lock(mutex_, std::try_to_lock);  // a thread that is enqueuing checks for failures itself
     if (!lock) return nullptr;
     try {
-      if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
+      if (const std::optional<std::size_t> rank = failed_rank()) fail(*rank, "");
       if (!comms_.empty() && !watched_.empty()) check_cards();
       if (is_pending()) {
         check_peers();
@@ -193,7 +193,7 @@ class NcclCommunicator final : public CudaCommunicator {
       use_card(members_[rank].card);
       return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id_, int(first_rank_ + rank), &config);
     });
-    settle(kConnectLimit, advice());
+    wait_until_ready(kConnectLimit, advice());
   }
 
   // A barrier of several processes: an all-reduce of one number with an unused result.
@@ -217,7 +217,7 @@ class NcclCommunicator final : public CudaCommunicator {
     try {
       if (!has_drained()) return false;
       for (ncclComm_t comm : comms_)
-        if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;
+        if (comm == nullptr || is_nccl_error(nccl().ncclCommFinalize(comm))) return false;
       return wait_until(limit(kEnqueueLimit), [this] { return is_over() || !is_busy(); }) && !is_over();
     } catch (...) {
       return false;
@@ -253,14 +253,16 @@ class NcclCommunicator final : public CudaCommunicator {
       const auto& [number, stream] = summands[rank];
       return nccl().ncclAllReduce(number.get(), number.get(), 1, ncclInt32, ncclSum, comms_[rank], stream.get());
     });
-    settle(kSelfTestLimit, advice());
+    wait_until_ready(kSelfTestLimit, advice());
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const milliseconds longest = limit(kSelfTestLimit);
       const bool ended = wait_until(longest, [&] {
         check_ranks(advice());
         return has_ended(cudaStreamQuery(summands[rank].stream.get()), "cudaStreamQuery", members_[rank].device);
       });
-      if (!ended) fail(rank, text("a sum of one number did not end within ", longest.count(), " ms", advice()));
+      if (!ended)
+        fail(rank,
+             text("the self-test, an all-reduce of one number, did not end within ", longest.count(), " ms", advice()));
     }
     constexpr int kOne = 0x01010101;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -269,7 +271,8 @@ class NcclCommunicator final : public CudaCommunicator {
       check(cudaMemcpy(&sum, summands[rank].number.get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
             members_[rank].device);
       if (sum != kOne * int(size_))
-        fail(rank, text("a sum of one number expected ", kOne * int(size_), ", got ", sum, advice()));
+        fail(rank,
+             text("the self-test, an all-reduce of one number, expected ", kOne * int(size_), ", got ", sum, advice()));
     }
   }
 
@@ -282,26 +285,26 @@ class NcclCommunicator final : public CudaCommunicator {
     try {
       for (; rank < members_.size(); ++rank) {
         result = call_of_rank(rank);
-        if (is_wrong(result)) break;
+        if (is_nccl_error(result)) break;
       }
     } catch (...) {  // end the group in any case
       nccl().ncclGroupEnd();
       throw;
     }
     const ncclResult_t end = nccl().ncclGroupEnd();
-    if (is_wrong(result)) fail(rank, nccl().ncclGetErrorString(result));
-    if (is_wrong(end)) fail(wrong_rank().value_or(0), nccl().ncclGetErrorString(end));
+    if (is_nccl_error(result)) fail(rank, nccl().ncclGetErrorString(result));
+    if (is_nccl_error(end)) fail(failed_rank().value_or(0), nccl().ncclGetErrorString(end));
   }
 
   // Waits until NCCL has finished the host's side of all calls so far.
-  void settle(seconds of_one_process, const std::string& hint) {
+  void wait_until_ready(seconds of_one_process, const std::string& hint) {
     const milliseconds longest = limit(of_one_process);
-    const bool settled = wait_until(longest, [&] {
+    const bool is_ready = wait_until(longest, [&] {
       check_ranks(hint);
       return stopping_ || !is_busy();
     });
     if (stopping_) throw error(0, "the communicator was aborted");
-    if (!settled) fail(0, text("NCCL was not ready within ", longest.count(), " ms", hint));
+    if (!is_ready) fail(0, text("NCCL was not ready within ", longest.count(), " ms", hint));
   }
 
   milliseconds limit(milliseconds of_one_process) const {
@@ -311,13 +314,13 @@ class NcclCommunicator final : public CudaCommunicator {
   // Throws if a rank here or another process has failed.
   void check_ranks(const std::string& hint) {
     check_peers();
-    if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
+    if (const std::optional<std::size_t> rank = failed_rank()) fail(*rank, hint);
   }
   void check_peers() {
     if (!peers_.transport) return;
     if (const std::optional<std::string> failure = peers_.transport->failure()) end_with(error(0, *failure));
   }
-  bool is_over() const { return wrong_rank() || (peers_.transport && peers_.transport->failure()); }
+  bool is_over() const { return failed_rank() || (peers_.transport && peers_.transport->failure()); }
 
   // An operation that may not have ended yet.
   struct Watched {
@@ -368,8 +371,10 @@ class NcclCommunicator final : public CudaCommunicator {
     if (Clock::now() - *first.since <= longest) return;
     last_ = first.operation;
     if (peers_.transport)
-      fail(0, text("not all processes came to it within ", longest.count(), " ms, or they do not agree on it"));
-    fail(0, text("it has not ended within ", longest.count(), " ms (CommunicatorOptions::time_limit)", advice()));
+      fail(0, text("not all processes called ", last_.name, " within ", longest.count(),
+                   " ms, or they called it with different counts, dtypes or roots"));
+    fail(0, text(last_.name, " has not ended within ", longest.count(), " ms (CommunicatorOptions::time_limit)",
+                 advice()));
   }
 
   ncclResult_t state_of(std::size_t rank) const {
@@ -377,9 +382,9 @@ class NcclCommunicator final : public CudaCommunicator {
     const ncclResult_t asked = nccl().ncclCommGetAsyncError(comms_[rank], &state);
     return asked == ncclSuccess ? state : asked;
   }
-  std::optional<std::size_t> wrong_rank() const {
+  std::optional<std::size_t> failed_rank() const {
     for (std::size_t rank = 0; rank < comms_.size(); ++rank)
-      if (comms_[rank] && is_wrong(state_of(rank))) return rank;
+      if (comms_[rank] && is_nccl_error(state_of(rank))) return rank;
     return std::nullopt;
   }
   bool is_busy() const {
@@ -412,7 +417,7 @@ class NcclCommunicator final : public CudaCommunicator {
   [[noreturn]] void fail(std::size_t rank, std::string_view reason) {
     std::string why(reason);
     if (rank < comms_.size() && comms_[rank]) {
-      if (const ncclResult_t state = state_of(rank); is_wrong(state))
+      if (const ncclResult_t state = state_of(rank); is_nccl_error(state))
         why = text(nccl().ncclGetErrorString(state), why.empty() ? "" : ": ", why);
       if (const char* const last = nccl().ncclGetLastError(comms_[rank]); last && *last)
         why = text("NCCL says: ", last, "; ", why);

@@ -13,7 +13,7 @@ PinnedBuffer PinnedCache::take(std::size_t bytes, const Wait& wait) {
   {
     const std::scoped_lock lock(mutex_);
     auto& given = given_[std::size_t(size_class)];
-    const bool has_most = given.size() >= kMostBytes / class_bytes;
+    const bool has_most = given.size() >= kMaxBytes / class_bytes;
     if (has_most ||
         (!given.empty() && has_ended(cudaEventQuery(given.front().ended.get()), "cudaEventQuery", device_))) {
       buffer = std::move(given.front());
@@ -26,7 +26,7 @@ PinnedBuffer PinnedCache::take(std::size_t bytes, const Wait& wait) {
   }
   void* memory = nullptr;
   use_card(card_);
-  const std::scoped_lock no_rank_waits(issuing_);
+  const std::scoped_lock issue_lock(issue_mutex_);
   check(cudaHostAlloc(&memory, class_bytes, cudaHostAllocPortable), "cudaHostAlloc", device_);
   buffer.memory.reset(memory);
   buffer.ended = make_event(device_);

@@ -26,22 +26,23 @@ class PinnedCache {
  public:
   static constexpr std::size_t kLargestBytes = std::size_t(4) << 20;
 
-  /// `issuing` is held while memory is pinned, which may wait for the card.
-  PinnedCache(int device, int card, IssuingMutex& issuing) : device_(device), card_(card), issuing_(issuing) {}
+  /// `issue_mutex` is held while memory is pinned, which may wait for the card.
+  PinnedCache(int device, int card, IssueMutex& issue_mutex)
+      : device_(device), card_(card), issue_mutex_(issue_mutex) {}
 
-  /// Returns an unused buffer of at least `bytes`, at most kLargestBytes. If kMostBytes of its size class are in use,
+  /// Returns an unused buffer of at least `bytes`, at most kLargestBytes. If kMaxBytes of its size class are in use,
   /// waits for the oldest.
   PinnedBuffer take(std::size_t bytes, const Wait& wait);
   /// Returns a buffer to the cache; it is free again when its event has completed.
   void give(PinnedBuffer buffer);
 
  private:
-  static constexpr int kClasses = 6;                                // 4 KiB, 16 KiB, ... 4 MiB
-  static constexpr std::size_t kMostBytes = std::size_t(64) << 20;  // of each size class
+  static constexpr int kClasses = 6;                               // 4 KiB, 16 KiB, ... 4 MiB
+  static constexpr std::size_t kMaxBytes = std::size_t(64) << 20;  // of each size class
 
   const int device_;
   const int card_;
-  IssuingMutex& issuing_;
+  IssueMutex& issue_mutex_;
   RankedMutex<LockRank::pinned_memory> mutex_;
   std::array<std::deque<PinnedBuffer>, kClasses> given_;  // oldest first
 };

@@ -15,7 +15,7 @@ namespace lockstep::gpu {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int kMostRank = 5;
+constexpr int kMaxDims = 5;
 
 // The dimensions, ordered by the memory that is written, with leading dimensions of size 1.
 template <class T, class Index>
@@ -23,8 +23,8 @@ struct Walk {
   const T* from;
   T* to;
   const T* bias;
-  Index sizes[kMostRank];
-  std::int64_t from_strides[kMostRank], to_strides[kMostRank], bias_strides[kMostRank];
+  Index sizes[kMaxDims];
+  std::int64_t from_strides[kMaxDims], to_strides[kMaxDims], bias_strides[kMaxDims];
   Index count;
 };
 
@@ -35,7 +35,7 @@ __global__ void relayout_kernel(const __grid_constant__ Walk<T, Index> walk) {
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < walk.count; i += step) {
     Index rest = i;
     std::int64_t from = 0, to = 0, bias = 0;
-    for (int dim = kMostRank - 1; dim >= 0; --dim) {
+    for (int dim = kMaxDims - 1; dim >= 0; --dim) {
       const Index whole = rest / walk.sizes[dim];
       const std::int64_t at = rest - whole * walk.sizes[dim];
       rest = whole;
@@ -51,15 +51,15 @@ __global__ void relayout_kernel(const __grid_constant__ Walk<T, Index> walk) {
 template <class T, class Index>
 cudaError_t relayout_as(const Relayout& what, cudaStream_t stream, KernelLoader& loader) {
   const int rank = what.sizes.rank();
-  std::array<int, kMostRank> order;
+  std::array<int, kMaxDims> order;
   std::iota(order.begin(), order.begin() + rank, 0);
   std::stable_sort(order.begin(), order.begin() + rank,
                    [&](int a, int b) { return what.to_strides[a] > what.to_strides[b]; });
   Walk<T, Index> walk = {
       static_cast<const T*>(what.from), static_cast<T*>(what.to), static_cast<const T*>(what.bias), {}, {}, {}, {}, 0};
-  std::fill_n(walk.sizes, kMostRank, Index(1));
+  std::fill_n(walk.sizes, kMaxDims, Index(1));
   for (int i = 0; i < rank; ++i) {
-    const int dim = order[std::size_t(i)], place = kMostRank - rank + i;
+    const int dim = order[std::size_t(i)], place = kMaxDims - rank + i;
     walk.sizes[place] = Index(what.sizes[dim]);
     walk.from_strides[place] = what.from_strides[dim];
     walk.to_strides[place] = what.to_strides[dim];

@@ -24,10 +24,10 @@ class SharedCardCommunicator final : public CudaCommunicator {
  public:
   void enqueue(const CollectiveCall& call) override {
     const CudaStream& worker = stream_of(call.parts[0].stream);
-    gather_streams(call.parts);
+    join_streams(call.parts);
     use_card(worker.card);
     work(call, worker);
-    release_streams(call.parts);
+    fork_streams(call.parts);
   }
 
   // Nothing here waits for another process or card, so pending operations always end.
@@ -72,7 +72,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
   static void reduce(const CollectiveCall& call, const CudaStream& worker, std::size_t first, std::size_t count,
                      std::span<const CollectivePart> targets) {
     if (count == 0) return;
-    RankReduction reduction;
+    RankReductionArgs reduction;
     for (const CollectivePart& part : call.parts)
       reduction.sources[std::size_t(reduction.source_count++)] = at(part.send, first * size_of(call.dtype));
     for (const CollectivePart& part : targets) reduction.targets[std::size_t(reduction.target_count++)] = part.receive;
@@ -88,11 +88,11 @@ class SharedCardCommunicator final : public CudaCommunicator {
 
 }  // namespace
 
-void gather_streams(std::span<const CollectivePart> parts) {
+void join_streams(std::span<const CollectivePart> parts) {
   for (const CollectivePart& part : parts.subspan(1)) wait_for(stream_of(parts[0].stream), stream_of(part.stream));
 }
 
-void release_streams(std::span<const CollectivePart> parts) {
+void fork_streams(std::span<const CollectivePart> parts) {
   for (const CollectivePart& part : parts.subspan(1)) wait_for(stream_of(part.stream), stream_of(parts[0].stream));
 }
 

@@ -21,7 +21,7 @@ class VendorLibrary {
 
   /// Points `function` at the library's symbol `name`. Throws BackendError of "dlsym" if there is none.
   template <class Function>
-  void find(Function*& function, const char* name) const {
+  void load_symbol(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(address_of(name));
   }
 

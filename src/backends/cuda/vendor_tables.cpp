@@ -11,14 +11,14 @@
 namespace lockstep::gpu {
 namespace {
 
-#define LOCKSTEP_FIND(function) library.find(table.function, #function);
+#define LOCKSTEP_LOAD(function) library.load_symbol(table.function, #function);
 
 CublasLt load_cublas_lt() {
   const VendorLibrary library({.product = text("cuBLAS for CUDA ", CUBLAS_VER_MAJOR),
                                .file = text("libcublasLt.so.", CUBLAS_VER_MAJOR),
                                .folder = LOCKSTEP_CUDA_LIBRARY_FOLDER});
   CublasLt table = {};
-  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FIND)
+  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_LOAD)
   return table;
 }
 
@@ -27,7 +27,7 @@ Cudnn load_cudnn() {
                                .file = text("libcudnn.so.", CUDNN_MAJOR),
                                .folder = LOCKSTEP_CUDA_LIBRARY_FOLDER});
   Cudnn table = {};
-  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FIND)
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_LOAD)
   return table;
 }
 
@@ -36,11 +36,11 @@ Nccl load_nccl() {
                                .file = text("libnccl.so.", NCCL_MAJOR),
                                .folder = LOCKSTEP_CUDA_LIBRARY_FOLDER});
   Nccl table = {};
-  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_FIND)
+  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_LOAD)
   return table;
 }
 
-#undef LOCKSTEP_FIND
+#undef LOCKSTEP_LOAD
 
 }  // namespace
 

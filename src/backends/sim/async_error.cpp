@@ -52,10 +52,10 @@ void AsyncError::join(const std::shared_ptr<AsyncError>& other) noexcept try {
 } catch (const std::bad_alloc&) {
 }
 
-void AsyncError::tell() {
+void AsyncError::clear_and_throw() {
   clear();
   try {
-    raise();
+    rethrow();
   } catch (Error& error) {
     attach_joined_to(error);
     throw;
@@ -73,7 +73,7 @@ void AsyncError::attach_joined_to(Error& error) {
     if (!other || other->is_cleared()) continue;
     other->clear();
     try {
-      other->raise();
+      other->rethrow();
     } catch (...) {
       error.attach(std::current_exception());
     }
@@ -81,7 +81,7 @@ void AsyncError::attach_joined_to(Error& error) {
   }
 }
 
-void AsyncError::raise() {
+void AsyncError::rethrow() {
   if (!taken_.exchange(true)) std::rethrow_exception(std::exchange(first_, nullptr));
   throw_copy_();
   std::terminate();  // not reached

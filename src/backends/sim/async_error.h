@@ -26,11 +26,11 @@ class AsyncError {
 
   /// Clears and throws this error; the joined errors are cleared, too, and attached. (An exception that is no Error
   /// cannot hold them; then they stay uncleared.)
-  [[noreturn]] void tell();
+  [[noreturn]] void clear_and_throw();
 
   /// Throws the error itself the first time, and a new one with the same message after that: exceptions are extended
   /// while they propagate, so two threads must not hold the same one.
-  [[noreturn]] void raise();
+  [[noreturn]] void rethrow();
 
   /// A new exception with the same type and message, for an error that this one causes.
   std::exception_ptr copy() const;

@@ -3,7 +3,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr std::size_t kMostSeparate = 64;
+constexpr std::size_t kMaxSeparate = 64;
 
 struct Operand {
   const void* data = nullptr;
@@ -23,7 +23,7 @@ void append(std::vector<MemoryAccess>& accesses, const Operand& x, std::size_t e
   if (dense) return add(x.data, bytes(x.rows * x.columns), x.batch, x.stride);
   if (x.stride == x.columns && x.leading >= x.batch * x.columns)
     return add(x.data, bytes(x.batch * x.columns), x.rows, x.leading);
-  if (std::size_t(x.batch) > kMostSeparate)
+  if (std::size_t(x.batch) > kMaxSeparate)
     return add(x.data, bytes((x.rows - 1) * x.leading + x.columns), x.batch, x.stride);
   for (std::int64_t i = 0; i < x.batch; ++i)
     add(static_cast<const std::byte*>(x.data) + bytes(i * x.stride), bytes(x.columns), x.rows, x.leading);

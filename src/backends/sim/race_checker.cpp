@@ -42,7 +42,7 @@ void RaceChecker::access_together(const char* op, std::span<const RankAccesses> 
   for (const RankAccesses& rank : ranks) entered.push_back(now(rank.stream));
   for (const RankAccesses& rank : ranks) {
     remember(rank.stream, op, rank.accesses);
-    for (const std::size_t sender : rank.senders) order_after(rank.stream, entered[sender]);
+    for (const std::size_t sender : rank.senders) wait(rank.stream, entered[sender]);
   }
 }
 
@@ -71,9 +71,9 @@ void RaceChecker::remember(int stream, const char* op, std::span<const MemoryAcc
   }
 }
 
-void RaceChecker::order_after(int stream, const Clock& clock) { join(streams_[std::size_t(stream)].clock, clock); }
+void RaceChecker::wait(int stream, const Clock& clock) { join(streams_[std::size_t(stream)].clock, clock); }
 
-void RaceChecker::host_reached(const Clock& clock) {
+void RaceChecker::host_synchronized(const Clock& clock) {
   if (join(host_, clock)) ++host_version_;
 }
 

@@ -33,9 +33,9 @@ class RaceChecker {
   /// The clock of an event recorded on the stream now.
   const Clock& now(int stream) const noexcept { return streams_[std::size_t(stream)].clock; }
   /// Orders the stream's future work after `clock`.
-  void order_after(int stream, const Clock& clock);
+  void wait(int stream, const Clock& clock);
   /// The host has seen that all work before `clock` has ended.
-  void host_reached(const Clock& clock);
+  void host_synchronized(const Clock& clock);
 
   struct Unfinished {
     int stream = 0;

@@ -90,7 +90,7 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   {
     const std::scoped_lock lock(mutex_);
     for (const Moment& moment : moments)
-      if (moment.stream->device == device) races_.host_reached(moment.clock);
+      if (moment.stream->device == device) races_.host_synchronized(moment.clock);
     forget("deallocate", memory, bytes);
   }
   sim::SimMemory::release(memory);
@@ -149,7 +149,7 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
   SimStream& stream = stream_of(handle);
   std::exception_ptr error;
   try {
-    if (graphs_.keep(handle, [=, this] { discard(handle, memory, bytes); })) return;
+    if (graphs_.capture(handle, [=, this] { discard(handle, memory, bytes); })) return;
     const std::scoped_lock lock(mutex_);
     const MemoryAccess access = {{memory, bytes, 1, 0}, AccessKind::write};
     declare(stream, "discard", {&access, 1});
@@ -173,7 +173,7 @@ void* SimBackend::create_stream(int device, int id, StreamPriority) {
 }
 
 bool SimBackend::query_stream(StreamHandle handle) {
-  graphs_.refuse("a question whether work has ended", handle);
+  graphs_.refuse("a query whether work has ended", handle);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
@@ -204,7 +204,7 @@ void SimBackend::destroy_event(EventHandle event) noexcept {
 }
 
 void SimBackend::record(EventHandle event, StreamHandle handle) {
-  if (graphs_.keep_record(event, handle)) return;
+  if (graphs_.capture_record(event, handle)) return;
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   Moment& moment = moment_of(event);
@@ -218,19 +218,19 @@ void SimBackend::record(EventHandle event, StreamHandle handle) {
 }
 
 void SimBackend::wait(StreamHandle handle, EventHandle event) {
-  if (graphs_.keep_wait(handle, event)) return;
+  if (graphs_.capture_wait(handle, event)) return;
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   const Moment& moment = moment_of(event);
   const bool dropped = faults_.next(FaultKind::wait, stream.device) != sim::Faults::Verdict::works;
   if (dropped || moment.stream == nullptr || moment.stream == &stream) return;
-  if (options_.check_races) races_.order_after(stream.index, moment.clock);
+  if (options_.check_races) races_.wait(stream.index, moment.clock);
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
 }
 
 // Does not report errors: query_event() is called by threads that could not handle them.
 bool SimBackend::query_event(EventHandle event) {
-  graphs_.refuse("a question whether work has ended", event);
+  graphs_.refuse("a query whether work has ended", event);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
@@ -302,7 +302,7 @@ std::vector<std::exception_ptr> SimBackend::drain() {
     if (!error) continue;
     error->clear();
     try {
-      error->raise();
+      error->rethrow();
     } catch (...) {
       errors.push_back(std::current_exception());
     }
@@ -326,21 +326,21 @@ std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
   std::shared_ptr<AsyncError> error = moment.stream->error_until(moment.ticket);
   if (options_.check_races) {
     const std::scoped_lock lock(mutex_);
-    races_.host_reached(moment.clock);
+    races_.host_synchronized(moment.clock);
   }
   return error;
 }
 
 // As wait_for(), and throws the error.
 void SimBackend::reach(const Moment& moment) {
-  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) tell(*error);
+  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) clear_and_throw(*error);
 }
 
 // Lets all work enqueued so far end first: work that depends on the failed work must be skipped, not run after the
 // error is cleared.
-void SimBackend::tell(AsyncError& error) {
+void SimBackend::clear_and_throw(AsyncError& error) {
   let_all_through();
-  error.tell();
+  error.clear_and_throw();
 }
 
 void SimBackend::let_all_through() {

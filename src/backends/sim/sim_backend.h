@@ -58,7 +58,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
-  std::optional<std::size_t> offers(int device, const FusedOp& op) override;
+  std::optional<std::size_t> workspace_size(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
   CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
@@ -95,13 +95,13 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
   void fail(sim::SimStream& stream, const char* op, std::exception_ptr error) noexcept;
-  bool keep_in_graph(CommunicatorHandle communicator, const CollectiveCall& call);
+  bool capture_collective(CommunicatorHandle communicator, const CollectiveCall& call);
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
   // Without the lock.
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
-  [[noreturn]] void tell(sim::AsyncError& error);
+  [[noreturn]] void clear_and_throw(sim::AsyncError& error);
   void let_all_through();
   [[noreturn]] void refuse_allocation(int device);
 

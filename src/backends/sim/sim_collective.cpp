@@ -117,7 +117,8 @@ void SimCollective::wait_while(Phase phase) const {
 // Call it with the lock held. A single piece is mostly done by the last rank to arrive: sleeping ranks are not woken.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
-  if (error_ && processes_) processes_->fail(text("a device of process failed before ", name_));
+  if (error_ && processes_)
+    processes_->fail(text("a device of ", processes_->process_name(), " failed before ", name_));
   if (error_ || pieces_ == 0) return end_work();
   phase_ = Phase::working;
   if (pieces_ > 1) phase_.notify_all();
@@ -178,7 +179,7 @@ void SimCollective::abort() noexcept {
     if (missing == here_.end())
       error_ = error(0, "the communicator was aborted");
     else
-      error_ = error(int(missing - here_.begin()), "the communicator was aborted before this rank came to it");
+      error_ = error(int(missing - here_.begin()), "the communicator was aborted before this rank called it");
   } catch (...) {
     has_no_memory_ = true;
   }

@@ -32,7 +32,7 @@ std::uint64_t SimBackend::communicator_failures(CommunicatorHandle handle) const
 }
 
 // The graph copies the call's arrays, which no longer exist at a replay.
-bool SimBackend::keep_in_graph(CommunicatorHandle handle, const CollectiveCall& call) {
+bool SimBackend::capture_collective(CommunicatorHandle handle, const CollectiveCall& call) {
   const StreamHandle stream = call.parts.front().stream;
   if (!graphs_.is_capturing(stream)) return false;
   if (call.parts.size() != call.ranks) graphs_.refuse("a collective of several processes", stream);
@@ -45,11 +45,11 @@ bool SimBackend::keep_in_graph(CommunicatorHandle handle, const CollectiveCall& 
     same.transfers = transfers;
     collective(handle, same);
   };
-  return graphs_.keep(stream, again);
+  return graphs_.capture(stream, again);
 }
 
 void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
-  if (keep_in_graph(handle, call)) return;
+  if (capture_collective(handle, call)) return;
   const EnqueueMark mark = EnqueueMark::begin();
   auto& communicator = *static_cast<SimCommunicator*>(handle);
   const std::shared_ptr<SimCollective> collective = communicator.make(call, awake_);

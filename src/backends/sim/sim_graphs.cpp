@@ -39,37 +39,37 @@ void SimGraphs::begin_capture(StreamHandle origin) {
 bool SimGraphs::is_capturing(StreamHandle stream) {
   if (!is_used()) return false;
   const std::scoped_lock lock(mutex_);
-  return is_kept(stream);
+  return captures(stream);
 }
 
-GraphHandle SimGraphs::end_capture(StreamHandle) { return take().release(); }
-void SimGraphs::abandon_capture(StreamHandle) noexcept { take(); }
+GraphHandle SimGraphs::end_capture(StreamHandle) { return take_graph().release(); }
+void SimGraphs::abandon_capture(StreamHandle) noexcept { take_graph(); }
 void SimGraphs::destroy(GraphHandle graph) noexcept { delete static_cast<Graph*>(graph); }
 
 void SimGraphs::launch(StreamHandle, GraphHandle graph) {
   for (const Call& call : static_cast<Graph*>(graph)->calls) call();
 }
 
-std::unique_ptr<SimGraphs::Graph> SimGraphs::take() noexcept {
+std::unique_ptr<SimGraphs::Graph> SimGraphs::take_graph() noexcept {
   const std::scoped_lock lock(mutex_);
   for (auto& [event, own] : captured_) own = nullptr;
   is_used_ = !captured_.empty();
   return std::move(graph_);
 }
 
-bool SimGraphs::is_kept(StreamHandle stream) const { return graph_ && graph_->streams.contains(stream.native); }
+bool SimGraphs::captures(StreamHandle stream) const { return graph_ && graph_->streams.contains(stream.native); }
 
-bool SimGraphs::keep_call(StreamHandle stream, Call call) {
+bool SimGraphs::capture_call(StreamHandle stream, Call call) {
   const std::scoped_lock lock(mutex_);
-  if (!is_kept(stream)) return false;
+  if (!captures(stream)) return false;
   graph_->calls.push_back(std::move(call));
   return true;
 }
 
-bool SimGraphs::keep_record(EventHandle event, StreamHandle stream) {
+bool SimGraphs::capture_record(EventHandle event, StreamHandle stream) {
   if (!is_used()) return false;
   const std::scoped_lock lock(mutex_);
-  if (!is_kept(stream)) {
+  if (!captures(stream)) {
     captured_.erase(event);
     is_used_ = graph_ || !captured_.empty();
     return false;
@@ -81,12 +81,12 @@ bool SimGraphs::keep_record(EventHandle event, StreamHandle stream) {
   return true;
 }
 
-bool SimGraphs::keep_wait(StreamHandle stream, EventHandle event) {
+bool SimGraphs::capture_wait(StreamHandle stream, EventHandle event) {
   if (!is_used()) return false;
   const std::scoped_lock lock(mutex_);
   const auto found = captured_.find(event);
   const EventHandle own = found == captured_.end() ? nullptr : found->second;
-  if (found == captured_.end() && !is_kept(stream)) return false;
+  if (found == captured_.end() && !captures(stream)) return false;
   if (!own)
     refuse_in_capture(found == captured_.end() ? "a wait for work that is not captured"
                                                : "a wait for work that was captured, and is not done now",

@@ -28,11 +28,11 @@ class SimGraphs final : public Graphs {
   // For the backend. Each returns false if the stream is not captured, and the work must be done now.
   /// `call` repeats the call. All streams of the call are streams of one capture.
   template <class Call>
-  bool keep(StreamHandle stream, const Call& call) {
-    return is_used() && keep_call(stream, call);
+  bool capture(StreamHandle stream, const Call& call) {
+    return is_used() && capture_call(stream, call);
   }
-  bool keep_record(EventHandle event, StreamHandle stream);
-  bool keep_wait(StreamHandle stream, EventHandle event);
+  bool capture_record(EventHandle event, StreamHandle stream);
+  bool capture_wait(StreamHandle stream, EventHandle event);
 
   /// Throw InvalidArgument if the stream or the event is captured.
   void refuse(std::string_view what, StreamHandle stream);
@@ -44,9 +44,9 @@ class SimGraphs final : public Graphs {
   struct Graph;
 
   bool is_used() const noexcept { return is_used_.load(std::memory_order_acquire); }
-  bool keep_call(StreamHandle stream, Call call);
-  bool is_kept(StreamHandle stream) const;
-  std::unique_ptr<Graph> take() noexcept;
+  bool capture_call(StreamHandle stream, Call call);
+  bool captures(StreamHandle stream) const;
+  std::unique_ptr<Graph> take_graph() noexcept;
 
   Backend& backend_;
   std::atomic<bool> is_used_ = false;  // some member below is in use

@@ -7,7 +7,7 @@
 
 #include "core/context.h"
 #include "core/text.h"
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/parallel.h"
 #include "backends/sim/sim_collective.h"
 #include "backends/sim/sim_memory.h"
@@ -55,7 +55,7 @@ struct Describer {
   TraceWork operator()(const KernelTask& task) const { return {.flops = task.flops, .bytes = task.bytes}; }
   TraceWork operator()(const CopyTask& task) const {
     Copy copy = task.copy;
-    if (task.taken) copy.from_device = kHost;
+    if (task.staged) copy.from_device = kHost;
     return trace_of(copy);
   }
   TraceWork operator()(const PoisonTask& task) const { return {.kind = TraceKind::fill, .bytes = task.bytes}; }
@@ -104,26 +104,26 @@ void SimStream::push(Task task) {
 
 std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_order_acquire); }
 
-void SimStream::wait_for_room(std::size_t taken_bytes) {
+void SimStream::wait_for_room(std::size_t staged_bytes) {
   const std::uint64_t pushed = last_ticket();
-  if (pushed > kMostTasks && !has_ended(pushed - kMostTasks))
-    wait_until_ended(pushed - kMostTasks / 2);  // half of the limit at once, not one task each time
-  if (taken_bytes == 0) return;
-  std::unique_lock lock(taken_mutex_);
-  while (!taken_.empty() && (has_ended(taken_.front().ticket) || taken_bytes_ + taken_bytes > kMostTaken)) {
-    const Taken oldest = taken_.front();
-    taken_.pop_front();
-    taken_bytes_ -= oldest.bytes;
+  if (pushed > kMaxTasks && !has_ended(pushed - kMaxTasks))
+    wait_until_ended(pushed - kMaxTasks / 2);  // half of the limit at once, not one task each time
+  if (staged_bytes == 0) return;
+  std::unique_lock lock(staged_mutex_);
+  while (!staged_.empty() && (has_ended(staged_.front().ticket) || staged_bytes_ + staged_bytes > kMaxStagedBytes)) {
+    const Staged oldest = staged_.front();
+    staged_.pop_front();
+    staged_bytes_ -= oldest.bytes;
     lock.unlock();
     wait_until_ended(oldest.ticket);
     lock.lock();
   }
 }
 
-void SimStream::has_taken(std::size_t bytes) {
-  const std::scoped_lock lock(taken_mutex_);
-  taken_.push_back({last_ticket(), bytes});
-  taken_bytes_ += bytes;
+void SimStream::count_staged_bytes(std::size_t bytes) {
+  const std::scoped_lock lock(staged_mutex_);
+  staged_.push_back({last_ticket(), bytes});
+  staged_bytes_ += bytes;
 }
 
 bool SimStream::has_ended(std::uint64_t ticket) const { return ended_.load(std::memory_order_acquire) >= ticket; }
@@ -199,13 +199,13 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
     if (part) return part->collective->run(part->rank, std::move(earlier));
     std::visit(Runner(), task.work);
   } catch (...) {
-    return kept(std::current_exception(), task);
+    return make_error(std::current_exception(), task);
   }
   return nullptr;
 }
 
 // Falls back to the spare error, because there may be no memory.
-std::shared_ptr<AsyncError> SimStream::kept(std::exception_ptr failure, const Task& task) noexcept {
+std::shared_ptr<AsyncError> SimStream::make_error(std::exception_ptr failure, const Task& task) noexcept {
   try {
     if (task.replica) failure = detail::with_context(failure, text("in replica ", *task.replica, " on ", device_name));
     return std::make_shared<AsyncError>(std::move(failure), task.op, device_name);

@@ -33,7 +33,7 @@ struct KernelTask {
 };
 struct CopyTask {
   Copy copy;
-  std::unique_ptr<std::byte[]> taken;  // owns copy.from, if that was copied from pageable host memory
+  std::unique_ptr<std::byte[]> staged;  // owns copy.from, if that was copied from pageable host memory
 };
 struct FusedTask {
   FusedOp op;
@@ -87,13 +87,13 @@ class SimStream {
   const std::string name;  ///< For messages.
 
   void push(Task task);
-  /// Waits while more is queued than hardware would accept: kMostTasks tasks, or kMostTaken bytes from the host. Call
-  /// it before the task is made, and with no lock held.
-  void wait_for_room(std::size_t taken_bytes = 0);
+  /// Waits while more is queued than hardware would accept: kMaxTasks tasks, or kMaxStagedBytes bytes from the host.
+  /// Call it before the task is made, and with no lock held.
+  void wait_for_room(std::size_t staged_bytes = 0);
   /// The task pushed last holds `bytes` bytes from the host.
-  void has_taken(std::size_t bytes);
-  static constexpr std::uint64_t kMostTasks = 1 << 14;
-  static constexpr std::size_t kMostTaken = std::size_t(64) << 20;
+  void count_staged_bytes(std::size_t bytes);
+  static constexpr std::uint64_t kMaxTasks = 1 << 14;
+  static constexpr std::size_t kMaxStagedBytes = std::size_t(64) << 20;
   std::uint64_t last_ticket() const;  ///< The ticket of the task pushed last.
 
   /// Skipped tasks count as ended, so every wait ends.
@@ -108,7 +108,7 @@ class SimStream {
     RankedCondition ended;
     int count = 0;
   };
-  struct Taken {
+  struct Staged {
     std::uint64_t ticket;
     std::size_t bytes;
   };
@@ -116,7 +116,7 @@ class SimStream {
   void work();
   Waiters& waiters_of(std::uint64_t ticket) { return waiters_[ticket % waiters_.size()]; }
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
-  std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const Task& task) noexcept;
+  std::shared_ptr<AsyncError> make_error(std::exception_ptr failure, const Task& task) noexcept;
   void hold_back();
   std::shared_ptr<AsyncError> live_error() const;
 
@@ -131,9 +131,9 @@ class SimStream {
   std::shared_ptr<AsyncError> spare_;  // used if there is no memory for an error; renewed by push()
   bool stopping_ = false;
 
-  RankedMutex<LockRank::sim_taken_bytes> taken_mutex_;
-  std::deque<Taken> taken_;  // oldest first
-  std::size_t taken_bytes_ = 0;
+  RankedMutex<LockRank::sim_staged_bytes> staged_mutex_;
+  std::deque<Staged> staged_;  // oldest first
+  std::size_t staged_bytes_ = 0;
 
   // Used by the worker only.
   const Timing timing_;

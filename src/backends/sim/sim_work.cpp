@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "backends/sim/fused_regions.h"
 #include "backends/sim/matmul_regions.h"
 #include "backends/sim/sim_backend.h"
@@ -22,11 +22,11 @@ using sim::Task;
 namespace {
 
 std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
-  std::unique_ptr<std::byte[]> taken(new std::byte[copy.rows * copy.row_bytes]);
+  std::unique_ptr<std::byte[]> staged(new std::byte[copy.rows * copy.row_bytes]);
   for (std::size_t row = 0; row < copy.rows; ++row)
-    std::memcpy(taken.get() + row * copy.row_bytes, static_cast<const std::byte*>(copy.from) + row * copy.from_pitch,
+    std::memcpy(staged.get() + row * copy.row_bytes, static_cast<const std::byte*>(copy.from) + row * copy.from_pitch,
                 copy.row_bytes);
-  return taken;
+  return staged;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
 void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
   if (graphs_.is_capturing(handle)) {
     const std::vector<MemoryAccess> accesses(info.accesses.begin(), info.accesses.end());
-    graphs_.keep(handle, [this, handle, name = info.name, flops = info.flops, accesses, owned = kernel.own()] {
+    graphs_.capture(handle, [this, handle, name = info.name, flops = info.flops, accesses, owned = kernel.own()] {
       launch(handle, {name, flops, accesses}, owned);
     });
     return;
@@ -52,16 +52,16 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.rows == 0 || copy.row_bytes == 0) return;
   if (copy.from_device == kHost || copy.to_device == kHost)
     graphs_.refuse(copy.to_device == kHost ? "a copy to the host" : "a copy from the host", handle);
-  if (graphs_.keep(handle, [this, handle, copy] { this->copy(handle, copy); })) return;
+  if (graphs_.capture(handle, [this, handle, copy] { this->copy(handle, copy); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   const bool to_host = copy.to_device == kHost;
   sim::CopyTask task = {copy, nullptr};
-  const std::size_t taken_bytes = copy.from_device == kHost && !copy.pinned ? copy.rows * copy.row_bytes : 0;
-  stream.wait_for_room(taken_bytes);
-  if (taken_bytes > 0) {
-    task.taken = rows_from_host(copy);
-    task.copy.from = task.taken.get();
+  const std::size_t staged_bytes = copy.from_device == kHost && !copy.pinned ? copy.rows * copy.row_bytes : 0;
+  stream.wait_for_room(staged_bytes);
+  if (staged_bytes > 0) {
+    task.staged = rows_from_host(copy);
+    task.copy.from = task.staged.get();
     task.copy.from_pitch = copy.row_bytes;
   }
   // The worker uses it until the copy has ended, as it uses the host memory: nothing may throw in between.
@@ -86,16 +86,16 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
       done = now(stream);
     }
     enqueue(stream, FaultKind::copy, {"copy", std::move(task), to_host ? &failure : nullptr, mark});
-    if (taken_bytes > 0) stream.has_taken(taken_bytes);
+    if (staged_bytes > 0) stream.count_staged_bytes(staged_bytes);
     if (!to_host) return;
     done.ticket = stream.last_ticket();
   }
   wait_for(done);
-  if (failure) tell(*failure);  // even if it was reported to another thread: nothing was copied
+  if (failure) clear_and_throw(*failure);  // even if it was reported to another thread: nothing was copied
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
-  if (graphs_.keep(handle, [this, handle, matmul] { this->matmul(handle, matmul); })) return;
+  if (graphs_.capture(handle, [this, handle, matmul] { this->matmul(handle, matmul); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
@@ -105,14 +105,14 @@ void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   enqueue(stream, FaultKind::launch, {"matmul", matmul, nullptr, mark});
 }
 
-std::optional<std::size_t> SimBackend::offers(int, const FusedOp& op) { return host::offers(op); }
+std::optional<std::size_t> SimBackend::workspace_size(int, const FusedOp& op) { return host::workspace_size(op); }
 
 void SimBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
-  if (graphs_.keep(handle, [this, handle, op, workspace] { fused(handle, op, workspace); })) return;
+  if (graphs_.capture(handle, [this, handle, op, workspace] { fused(handle, op, workspace); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
-  const std::vector<MemoryAccess> accesses = sim::accesses_of(op, workspace, workspace ? *host::offers(op) : 0);
+  const std::vector<MemoryAccess> accesses = sim::accesses_of(op, workspace, workspace ? *host::workspace_size(op) : 0);
   Task task = {op.name, std::make_unique<sim::FusedTask>(sim::FusedTask{op, workspace}), nullptr, mark};
   const std::scoped_lock lock(mutex_);
   declare(stream, op.name, accesses);

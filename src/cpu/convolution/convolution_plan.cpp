@@ -9,7 +9,7 @@
 
 #include "core/channels_last.h"
 #include "core/ranked_mutex.h"
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 
 // Functions of the OpenMP runtime that oneDNN uses; the compiler's may be another one.
 extern "C" int omp_get_max_threads();
@@ -21,7 +21,7 @@ namespace {
 using Dims = dnnl::memory::dims;
 using Desc = dnnl::memory::desc;
 
-constexpr std::size_t kMostPlans = 1024;
+constexpr std::size_t kMaxPlans = 1024;
 
 // Rounds up to 64 bytes, so that the next part is aligned as well.
 std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -130,12 +130,12 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
 // Returns the number of pieces: each has enough work for a task, and enough pixels to pay for reading its weights, or
 // adding their gradients.
 std::int64_t pieces_of(const FusedOp& op, const Convolution& c) {
-  constexpr std::int64_t kWork = std::int64_t(1) << 24, kMostPieces = 64;
+  constexpr std::int64_t kWork = std::int64_t(1) << 24, kMaxPieces = 64;
   const std::int64_t batch = c.x.sizes[0], pixels = c.y.sizes.elements() / (batch * c.y.sizes[1]);
   const std::int64_t least_pixels = op.kind == FusedKind::convolution_weight_gradient ? 1024 : 256;
   const std::int64_t work = std::max<std::int64_t>(1, pixels * c.weight.sizes.elements());  // per image
   const std::int64_t least = std::max((kWork + work - 1) / work, (least_pixels + pixels - 1) / pixels);
-  return std::clamp<std::int64_t>(batch / least, 1, kMostPieces);
+  return std::clamp<std::int64_t>(batch / least, 1, kMaxPieces);
 }
 
 // True for weight gradients that oneDNN's jit:avx512_core gets wrong, because it sums over the wrong planes: several
@@ -250,7 +250,7 @@ std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op) {
   }
   auto plan = make_plan(op);  // unlocked, because it takes long
   const std::scoped_lock lock(mutex);
-  if (plans.size() >= kMostPlans) plans.clear();
+  if (plans.size() >= kMaxPlans) plans.clear();
   return plans.try_emplace(std::move(key), std::move(plan)).first->second;
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "cpu/convolution/convolution.h"
+#include "cpu/convolution/fused_convolution.h"
 #include "cpu/convolution/pixel_product.h"
 
 namespace lockstep::host {

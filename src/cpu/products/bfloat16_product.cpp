@@ -22,7 +22,7 @@ using DnnlType = dnnl::memory::data_type;
 
 constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
 constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // enough multiplications for several pieces
-constexpr std::size_t kMostProductPlans = 512;
+constexpr std::size_t kMaxProductPlans = 512;
 
 bool processor_has_bfloat16() {
 #ifdef __x86_64__
@@ -100,7 +100,7 @@ std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
   }
   auto plan = make_product_plan(p);  // unlocked, because it takes long
   const std::scoped_lock lock(mutex);
-  if (plans.size() >= kMostProductPlans) plans.clear();
+  if (plans.size() >= kMaxProductPlans) plans.clear();
   return plans.try_emplace(key, std::move(plan)).first->second;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // rows of a that stay in the cache for all panels of a group
 constexpr std::int64_t kPanels = 6;  // panels per group; more if a block has fewer terms
-constexpr std::int64_t kMostPanels = 24;
+constexpr std::int64_t kMaxPanels = 24;
 // b is read in place if it is no larger than this and has few rows to serve, or if a has only one tile of rows.
 constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
 // A transposed a is read in place if one block of its terms is smaller than this: most of it fits a first-level cache.
@@ -59,8 +59,8 @@ void activate_all(Activation activation, std::int64_t rows, std::int64_t columns
 template <class T>
 struct Group {
   const TileKernels<T>& kernels;
-  const T* panels[kMostPanels];
-  std::int64_t pitches[kMostPanels];
+  const T* panels[kMaxPanels];
+  std::int64_t pitches[kMaxPanels];
 
   // `b` points at the first term and column. Panels that can be read in place are not packed.
   void find(const Matmul& p, const T* b, std::int64_t terms, std::int64_t columns, bool packs) {
@@ -137,8 +137,8 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
     row.ldc = p.m;
     return blocked_product<T>(row, b, a, c, nullptr, kernels);
   }
-  constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
-  const std::int64_t blocks = (p.k + kMostTerms - 1) / kMostTerms;
+  constexpr std::int64_t kMaxTerms = kBlockBytes / sizeof(T);
+  const std::int64_t blocks = (p.k + kMaxTerms - 1) / kMaxTerms;
   const std::int64_t terms = (p.k + blocks - 1) / blocks;
   const bool packs_b =
       p.transpose_b || p.m >= kDirectRows || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
@@ -150,7 +150,7 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
 
   Group<T> group = {kernels, {}, {}};
   const std::int64_t panel = kernels.columns;
-  const std::int64_t group_columns = std::min(kMostPanels, kPanels * kMostTerms / terms) * panel;
+  const std::int64_t group_columns = std::min(kMaxPanels, kPanels * kMaxTerms / terms) * panel;
   const bool packs_a =
       p.transpose_a && p.n > panel && terms * p.lda * std::int64_t(sizeof(T)) >= kDirectTransposedBytes;
   for (std::int64_t block = 0; block < blocks; ++block) {

@@ -61,7 +61,7 @@ template <class T, int kLanes, int kVectors, int kRows>
     }
 }
 
-template <class T, int kLanes, int kVectors, int kMostRows>
+template <class T, int kLanes, int kVectors, int kMaxRows>
 [[gnu::always_inline]] inline void run_rows(const Tile<T>& tile, std::int64_t rows) {
   const T *a = tile.a, *before = tile.before;
   T* c = tile.c;
@@ -71,20 +71,20 @@ template <class T, int kLanes, int kVectors, int kMostRows>
     if (before) before += done * tile.before_row;
     rows -= done;
   };
-  for (; rows >= kMostRows; pass(kMostRows)) run_tile<T, kLanes, kVectors, kMostRows>(tile, a, c, before);
-  if constexpr (kMostRows > 4)
+  for (; rows >= kMaxRows; pass(kMaxRows)) run_tile<T, kLanes, kVectors, kMaxRows>(tile, a, c, before);
+  if constexpr (kMaxRows > 4)
     if (rows >= 4) run_tile<T, kLanes, kVectors, 4>(tile, a, c, before), pass(4);
   if (rows >= 2) run_tile<T, kLanes, kVectors, 2>(tile, a, c, before), pass(2);
   if (rows == 1) run_tile<T, kLanes, kVectors, 1>(tile, a, c, before);
 }
 
-template <class T, int kLanes, int kVectors, int kMostRows>
+template <class T, int kLanes, int kVectors, int kMaxRows>
 [[gnu::always_inline]] inline void multiply_with(const Tile<T>& tile, std::int64_t rows) {
-  if (tile.columns <= kLanes / 2) return run_rows<T, kLanes / 2, 1, kMostRows>(tile, rows);
-  if (tile.columns <= kLanes) return run_rows<T, kLanes, 1, kMostRows>(tile, rows);
+  if (tile.columns <= kLanes / 2) return run_rows<T, kLanes / 2, 1, kMaxRows>(tile, rows);
+  if (tile.columns <= kLanes) return run_rows<T, kLanes, 1, kMaxRows>(tile, rows);
   if constexpr (kVectors > 2)
-    if (tile.columns <= 2 * kLanes) return run_rows<T, kLanes, 2, kMostRows>(tile, rows);
-  run_rows<T, kLanes, kVectors, kMostRows>(tile, rows);
+    if (tile.columns <= 2 * kLanes) return run_rows<T, kLanes, 2, kMaxRows>(tile, rows);
+  run_rows<T, kLanes, kVectors, kMaxRows>(tile, rows);
 }
 
 template <class V, class Half, class T>

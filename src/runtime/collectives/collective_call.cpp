@@ -100,8 +100,9 @@ void check_overlaps(const CollectiveCall& call, std::vector<Range>& ranges) {
   for (const Range& range : ranges) {
     const Range* const other = range.written ? furthest : furthest_written;
     if (other != nullptr && other->end > range.begin)
-      throw InvalidArgument(text('[', call.name, "] expected buffers apart or exactly in place, got buffers of rank ",
-                                 other->rank, " and rank ", range.rank, " that overlap"));
+      throw InvalidArgument(
+          text('[', call.name, "] expected buffers that do not overlap, or are exactly in place, got buffers of rank ",
+               other->rank, " and rank ", range.rank, " that overlap"));
     if (furthest == nullptr || range.end > furthest->end) furthest = &range;
     if (range.written && (furthest_written == nullptr || range.end > furthest_written->end)) furthest_written = &range;
   }

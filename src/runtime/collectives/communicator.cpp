@@ -32,10 +32,10 @@ std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
 }
 
 void check(const CommunicatorOptions& options) {
-  constexpr int kMostCtas = 64;
-  if (options.max_ctas < 0 || options.max_ctas > kMostCtas)
+  constexpr int kMaxCtas = 64;
+  if (options.max_ctas < 0 || options.max_ctas > kMaxCtas)
     throw InvalidArgument(
-        text("[Communicator] expected max_ctas from 0 (as NCCL chooses) to ", kMostCtas, ", got ", options.max_ctas));
+        text("[Communicator] expected max_ctas from 0 (as NCCL chooses) to ", kMaxCtas, ", got ", options.max_ctas));
   if (options.time_limit <= std::chrono::milliseconds(0))
     throw InvalidArgument(
         text("[Communicator] expected a time_limit above 0 ms, got ", options.time_limit.count(), " ms"));
@@ -61,7 +61,9 @@ class ExclusiveUse {
  public:
   ExclusiveUse(const char* name, std::atomic<bool>& busy) : busy_(busy) {
     if (busy.exchange(true, std::memory_order_acquire))
-      throw InvalidArgument(text('[', name, "] expected one thread at a time on a communicator, got two"));
+      throw InvalidArgument(text('[', name,
+                                 "] two threads use this communicator at the same time: serialize the calls, or make "
+                                 "one communicator per thread"));
   }
   ~ExclusiveUse() { busy_.store(false, std::memory_order_release); }
   ExclusiveUse(const ExclusiveUse&) = delete;
@@ -127,7 +129,9 @@ class Communicator::State final : public CapturedUse, public std::enable_shared_
                                 ", got one of ", stream.device()));
     if (&device_state(devices[rank]) != states_[rank])
       throw InvalidArgument(
-          text('[', name, "] expected the devices that the communicator was made for, which are gone"));
+          text('[', name,
+               "] this communicator's devices no longer exist (their SimulatedDevices scope has ended): make a new "
+               "Communicator"));
     return states_[rank]->stream(stream.id());
   }
 

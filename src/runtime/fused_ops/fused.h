@@ -38,7 +38,7 @@ enum class FusedKind : std::uint8_t {
   lstm_gradient,
 };
 
-/// A tensor as a backend sees it. `data` may be null in offers().
+/// A tensor as a backend sees it. `data` may be null in workspace_size().
 struct FusedOperand {
   void* data = nullptr;
   DType dtype = kFloat32;
@@ -48,12 +48,12 @@ struct FusedOperand {
 };
 
 struct FusedOp {
-  static constexpr std::size_t kMostOperands = 10;
+  static constexpr std::size_t kMaxOperands = 10;
 
   FusedKind kind = FusedKind::convolution;
   const char* name = "";  ///< A string literal, for the race checker and the trace.
   double flops = 0;
-  std::array<FusedOperand, kMostOperands> operands = {};
+  std::array<FusedOperand, kMaxOperands> operands = {};
 
   // For convolutions: one number per spatial dimension. The zero padding is the same before and after.
   Shape stride = {}, padding = {}, dilation = {};

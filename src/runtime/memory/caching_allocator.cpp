@@ -279,7 +279,7 @@ void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
   while (uses.is_waiting(ticket) || in_backend != 0) {
     lock.unlock();
     std::this_thread::sleep_for(kPollInterval);
-    backend.look_for_failures();
+    backend.poll_failures();
     lock.lock();
     collect_ended();
   }

@@ -26,7 +26,7 @@ PinnedAllocator::~PinnedAllocator() {
     try {
       while (!block->is_unknown && !(ended = copies_have_ended(*block))) {
         std::this_thread::sleep_for(kPinnedPollInterval);
-        backend_.look_for_failures();
+        backend_.poll_failures();
       }
     } catch (...) {  // the next synchronization reports it
     }

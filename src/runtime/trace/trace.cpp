@@ -80,7 +80,8 @@ std::vector<TraceEvent> Trace::events() const { return state_->events(); }
 void Trace::write_json(std::ostream& out) const { write_trace_json(out, events(), {}, state_->dropped_so_far()); }
 
 void Trace::write_json(std::ostream& out, Device device) const {
-  if (device.is_cpu()) throw InvalidArgument("[Trace] expected a GPU, whose trace is a rank's, got cpu");
+  if (device.is_cpu())
+    throw InvalidArgument("[Trace] expected a GPU, got cpu: write_json(out), without a device, writes all devices");
   write_trace_json(out, events(), device, state_->dropped_so_far());
 }
 

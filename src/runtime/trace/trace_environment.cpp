@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostRecords = 1'000'000;  // about 200 MB in memory, 300 MB as a file
+constexpr std::size_t kMaxRecords = 1'000'000;  // about 200 MB in memory, 300 MB as a file
 
 // Returns this process's rank, as set by the launcher; empty for a single process.
 std::string rank_of_launcher() {
@@ -59,8 +59,7 @@ void write_file(const fs::path& path, const Write& write) {
   std::ofstream out(path, std::ios::trunc);
   write(out);
   out.close();
-  if (!out)
-    std::cerr << text("[LOCKSTEP_TRACE] expected room for the trace, and could not write ", path.string(), '\n');
+  if (!out) std::cerr << text("[LOCKSTEP_TRACE] cannot write ", path.string(), " (disk full?): the trace is lost\n");
 }
 
 void write(const Destination& to, const Trace::State& state) {
@@ -106,7 +105,7 @@ void begin_trace_of_environment() {
   Destination to = destination_of(variable);
   expect_writable(to);
   trace_of_environment = new TraceOfEnvironment{std::move(to)};
-  trace_of_environment->state->most = kMostRecords;
+  trace_of_environment->state->most = kMaxRecords;
   set_recording_state(TraceOwner::environment, trace_of_environment->state);
   std::atexit(finish_trace_of_environment);
 }

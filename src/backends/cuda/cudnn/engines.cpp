@@ -5,7 +5,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::int64_t kMostWorkspace = std::int64_t(1) << 30;
+constexpr std::int64_t kMaxWorkspace = std::int64_t(1) << 30;
 // Deprecated now that graphs need no handle, but older versions of cuDNN 9 require it.
 constexpr cudnnBackendAttributeName_t kHandleOfGraph = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
 constexpr cudnnBackendAttributeName_t kHandleOfPlan = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
@@ -58,7 +58,7 @@ std::optional<CudnnPlan> find_plan(CudnnGraph graph, const EngineTarget& target,
       if (target.properties) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
       if (!plan.try_finalize()) continue;  // heuristics may return engines that do not work
       const std::int64_t bytes = plan.get_all<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1).front();
-      if (bytes > kMostWorkspace) continue;
+      if (bytes > kMaxWorkspace) continue;
       return CudnnPlan{std::move(graph), std::move(configuration), std::move(plan), bytes};
     }
   return std::nullopt;

@@ -6,7 +6,7 @@
 #include <lockstep/core/vectorized.h>
 #include <lockstep/runtime/threads.h>
 
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/products/panels.h"
 #include "cpu/parallel.h"
 #include "runtime/fused_ops/lstm_cell.h"
@@ -105,7 +105,7 @@ void backward(const KernelContext& context, const FusedOp& op, void* workspace) 
 
 }  // namespace
 
-std::optional<std::size_t> offers_lstm(const FusedOp& op) {
+std::optional<std::size_t> lstm_workspace_size(const FusedOp& op) {
   const bool gradient = op.kind == FusedKind::lstm_gradient;
   for (int i = 0; i < (gradient ? 8 : 6); ++i) {
     const FusedOperand& operand = op.operands[std::size_t(i)];

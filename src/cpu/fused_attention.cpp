@@ -11,7 +11,7 @@
 #include <lockstep/core/elementary.h>
 #include <lockstep/core/vectorized.h>
 
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
 #include "cpu/products/matmul_piece.h"
 #include "cpu/parallel.h"
@@ -202,8 +202,7 @@ struct Gradients {
         for (std::int64_t i = 0; i < a.queries; ++i) {
           const T *const g_row = from.at(i), *const y_row = out.at(i);
           along[std::size_t(i)] = lane_reduce(
-              0, out.columns, T(0), [&](T sum, std::int64_t c) { return sum + g_row[c] * y_row[c]; },
-              std::plus<>());
+              0, out.columns, T(0), [&](T sum, std::int64_t c) { return sum + g_row[c] * y_row[c]; }, std::plus<>());
         }
       });
       for (std::int64_t key_at = 0; key_at < a.keys; key_at += kKeys)
@@ -252,7 +251,7 @@ bool has_rows(const FusedOperand& x) {
 
 }  // namespace
 
-std::optional<std::size_t> offers_attention(const FusedOp& op) {
+std::optional<std::size_t> attention_workspace_size(const FusedOp& op) {
   const bool gradient = op.kind == FusedKind::attention_gradient;
   const int mask = gradient ? 4 : 3, logsumexp = gradient ? 6 : 5, count = gradient ? 10 : 6;
   const DType dtype = op.operands[0].dtype;

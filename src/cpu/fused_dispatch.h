@@ -17,20 +17,20 @@ inline bool is_row_major(const FusedOperand& operand) noexcept {
   return true;
 }
 
-/// As Backend::offers and Backend::fused; the result is complete on return.
-std::optional<std::size_t> offers(const FusedOp& op);
+/// As Backend::workspace_size and Backend::fused; the result is complete on return.
+std::optional<std::size_t> workspace_size(const FusedOp& op);
 void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 
-// The kinds, between which `offers` and `fused` dispatch.
-std::optional<std::size_t> offers_convolution(const FusedOp& op);
+// The kinds, between which `workspace_size` and `fused` dispatch.
+std::optional<std::size_t> convolution_workspace_size(const FusedOp& op);
 void convolution(const KernelContext& context, const FusedOp& op, void* workspace);
-std::optional<std::size_t> offers_attention(const FusedOp& op);
+std::optional<std::size_t> attention_workspace_size(const FusedOp& op);
 void attention(const KernelContext& context, const FusedOp& op);
 
-std::optional<std::size_t> offers_batch_norm(const FusedOp& op);
+std::optional<std::size_t> batch_norm_workspace_size(const FusedOp& op);
 void batch_norm(const KernelContext& context, const FusedOp& op, void* workspace);
 
-std::optional<std::size_t> offers_lstm(const FusedOp& op);
+std::optional<std::size_t> lstm_workspace_size(const FusedOp& op);
 void lstm(const KernelContext& context, const FusedOp& op, void* workspace);
 
 }  // namespace lockstep::host

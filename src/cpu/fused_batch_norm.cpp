@@ -8,7 +8,7 @@
 #include <lockstep/core/vectorized.h>
 
 #include "core/channels_last.h"
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/parallel.h"
 
 namespace lockstep::host {
@@ -212,7 +212,7 @@ void normalize_batch_gradient(const KernelContext& context, const FusedOp& op, c
 
 }  // namespace
 
-std::optional<std::size_t> offers_batch_norm(const FusedOp& op) {
+std::optional<std::size_t> batch_norm_workspace_size(const FusedOp& op) {
   const bool backward = op.kind == FusedKind::batch_norm_gradient;
   const FusedOperand& x = op.operands[backward ? 1 : 0];
   const std::optional<Extent> extent = extent_of(x);

@@ -1,9 +1,9 @@
-#include "cpu/convolution/convolution.h"
+#include "cpu/convolution/fused_convolution.h"
 
 #include <algorithm>
 
 #include "cpu/convolution/convolution_plan.h"
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
 #include "cpu/parallel.h"
 
@@ -107,7 +107,7 @@ std::optional<ConvolutionParts> convolution_parts(const FusedOp& op) {
   return plan ? std::optional(plan->parts(op.kind)) : std::nullopt;
 }
 
-std::optional<std::size_t> offers_convolution(const FusedOp& op) {
+std::optional<std::size_t> convolution_workspace_size(const FusedOp& op) {
   const auto parts = convolution_parts(op);
   return parts ? std::optional(parts->bytes()) : std::nullopt;
 }

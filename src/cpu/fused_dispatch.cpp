@@ -1,18 +1,18 @@
-#include "cpu/fused.h"
+#include "cpu/fused_dispatch.h"
 
 namespace lockstep::host {
 
-std::optional<std::size_t> offers(const FusedOp& op) {
+std::optional<std::size_t> workspace_size(const FusedOp& op) {
   switch (op.kind) {
     case FusedKind::convolution:
     case FusedKind::convolution_input_gradient:
-    case FusedKind::convolution_weight_gradient: return offers_convolution(op);
+    case FusedKind::convolution_weight_gradient: return convolution_workspace_size(op);
     case FusedKind::attention:
-    case FusedKind::attention_gradient: return offers_attention(op);
+    case FusedKind::attention_gradient: return attention_workspace_size(op);
     case FusedKind::batch_norm:
-    case FusedKind::batch_norm_gradient: return offers_batch_norm(op);
+    case FusedKind::batch_norm_gradient: return batch_norm_workspace_size(op);
     case FusedKind::lstm:
-    case FusedKind::lstm_gradient: return offers_lstm(op);
+    case FusedKind::lstm_gradient: return lstm_workspace_size(op);
     default: return std::nullopt;
   }
 }
