@@ -3,8 +3,8 @@
 // step: the MLP of the benchmark of PyTorch's DistributedDataParallel over gloo: 784-512-256-10, 256 rows in all, SGD
 // with momentum. sums: all-reduces of float32, and MPI_Allreduce of the same bytes, alternately.
 // Process 0 prints one JSON object per line: name, med_us (for sums also peer_us).
-#include <lockstep/lockstep.h>
 #include <lockstep/distributed/mpi.h>
+#include <lockstep/lockstep.h>
 
 #include <mpi.h>
 

@@ -16,8 +16,8 @@
 #include <lockstep/core/shape.h>
 #include <lockstep/core/structure.h>
 #include <lockstep/core/timeout_error.h>
-#include <lockstep/data/augmentations.h>
 #include <lockstep/data/arrays.h>
+#include <lockstep/data/augmentations.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/csv.h>
 #include <lockstep/data/dataset.h>
@@ -131,6 +131,10 @@
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/parallel/unnamed_parameters.h>
+#include <lockstep/report/history.h>
+#include <lockstep/report/plot.h>
+#include <lockstep/report/report.h>
+#include <lockstep/report/summary_writer.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/memory.h>
@@ -152,13 +156,9 @@
 #include <lockstep/train/checkpoint_folder.h>
 #include <lockstep/train/criterion.h>
 #include <lockstep/train/find_lr.h>
-#include <lockstep/report/history.h>
 #include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
-#include <lockstep/report/plot.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/progress.h>
-#include <lockstep/report/report.h>
-#include <lockstep/report/summary_writer.h>
 #include <lockstep/train/trainer.h>
 #include <lockstep/train/trainer_options.h>

@@ -7,14 +7,14 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/elementary.h>
+#include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/vectorized.h>
 
 #include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
-#include "cpu/products/matmul_piece.h"
 #include "cpu/parallel.h"
+#include "cpu/products/matmul_piece.h"
 
 namespace lockstep::host {
 namespace {

@@ -7,8 +7,8 @@
 #include <lockstep/runtime/threads.h>
 
 #include "cpu/fused_dispatch.h"
-#include "cpu/products/panels.h"
 #include "cpu/parallel.h"
+#include "cpu/products/panels.h"
 #include "runtime/fused_ops/lstm_cell.h"
 
 namespace lockstep::host {

@@ -11,8 +11,8 @@
 
 #include "core/ranked_mutex.h"
 #include "core/text.h"
-#include "runtime/fork_guard.h"
 #include "cpu/library_use.h"
+#include "runtime/fork_guard.h"
 
 namespace lockstep {
 namespace {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend.h"
 #include "cpu/reduce_ranks.h"
 #include "distributed/transport.h"
+#include "runtime/backend.h"
 
 namespace lockstep::host {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/text.h"
-#include "ops/images.h"
 #include "kernels/launch.h"
+#include "ops/images.h"
 
 namespace lockstep::extend {
 

@@ -7,6 +7,7 @@
 
 #include "autograd/in_place.h"
 #include "autograd/record.h"
+#include "kernels/map/map.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/batch_norm_kernel.h"
@@ -14,7 +15,6 @@
 #include "ops/images.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "kernels/map/map.h"
 
 namespace lockstep {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <lockstep/ops/activation.h>
 
+#include "kernels/fail.h"
 #include "ops/autocast.h"
 #include "ops/loss.h"
 #include "ops/reduced_dims.h"
-#include "kernels/fail.h"
 
 namespace lockstep {
 namespace {

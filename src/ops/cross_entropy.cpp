@@ -7,13 +7,13 @@
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
 
+#include "kernels/rows/rows.h"
 #include "ops/autocast.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
 #include "ops/loss_total.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

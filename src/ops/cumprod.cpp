@@ -9,9 +9,9 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "kernels/rows/rows.h"
 #include "ops/autocast.h"
 #include "ops/wide.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

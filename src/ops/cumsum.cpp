@@ -3,8 +3,8 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
-#include "ops/autocast.h"
 #include "kernels/rows/rows.h"
+#include "ops/autocast.h"
 
 namespace lockstep {
 namespace {

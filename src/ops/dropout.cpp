@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/tensor/batch_shard.h>
 
 #include "autograd/record.h"
 #include "core/text.h"

@@ -23,11 +23,11 @@
 #include <lockstep/ops/unary.h>
 
 #include "autograd/record.h"
+#include "kernels/map/map.h"
 #include "ops/floating.h"
 #include "ops/images.h"
 #include "ops/result_type.h"
 #include "ops/wide.h"
-#include "kernels/map/map.h"
 
 namespace lockstep {
 

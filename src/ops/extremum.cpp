@@ -5,8 +5,8 @@
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/record.h"
-#include "ops/shared_gradient.h"
 #include "kernels/rows/rows.h"
+#include "ops/shared_gradient.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 #include <lockstep/ops/layout.h>
 
 #include "autograd/record.h"
+#include "kernels/map/map.h"
 #include "ops/reduced_dims.h"
 #include "tensor/copy.h"
-#include "kernels/map/map.h"
 
 namespace lockstep {
 Tensor flip(const Tensor& x, const Shape& dims) {

@@ -8,8 +8,8 @@
 
 #include <lockstep/kernels/cuda/walk.h>
 
-#include "ops/norm_gradient.h"
 #include "kernels/launch.h"
+#include "ops/norm_gradient.h"
 
 namespace lockstep {
 

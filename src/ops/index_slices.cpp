@@ -6,10 +6,10 @@
 #include <lockstep/kernels/cuda/walk.h>
 #include <lockstep/kernels/visit.h>
 #include "autograd/record.h"
-#include "ops/sorted_places.h"
 #include "cpu/parallel.h"
-#include "tensor/copy.h"
 #include "kernels/launch.h"
+#include "ops/sorted_places.h"
+#include "tensor/copy.h"
 
 namespace lockstep {
 namespace {

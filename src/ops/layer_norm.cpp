@@ -9,13 +9,13 @@
 #include <lockstep/ops/unary.h>
 
 #include "autograd/record.h"
+#include "kernels/rows/rows.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/group_norm.h"
 #include "ops/norm_gradient.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

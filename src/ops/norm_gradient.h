@@ -11,10 +11,10 @@
 
 #include <lockstep/kernels/row_team.h>
 
-#include "ops/wide.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
 #include "kernels/rows/row_buffer.h"
+#include "ops/wide.h"
 
 namespace lockstep {
 

@@ -12,9 +12,9 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "kernels/map/map.h"
 #include "ops/shared_gradient.h"
 #include "ops/sorted_places.h"
-#include "kernels/map/map.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "kernels/rows/rows.h"
 #include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

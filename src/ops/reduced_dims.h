@@ -6,8 +6,8 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "core/text.h"
-#include "ops/floating.h"
 #include "kernels/reduce/reduce.h"
+#include "ops/floating.h"
 
 namespace lockstep {
 

@@ -11,10 +11,10 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/creation.h>
 
+#include "kernels/rows/rows.h"
 #include "ops/floating.h"
 #include "ops/number.h"
 #include "ops/wide.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

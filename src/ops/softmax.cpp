@@ -7,9 +7,9 @@
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/record.h"
+#include "kernels/rows/rows.h"
 #include "ops/autocast.h"
 #include "ops/reduced_dims.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -5,15 +5,15 @@
 #include <limits>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/kernels/multi_map.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/kernels/multi_map.h>
 
 #include "core/text.h"
-#include "optim/replicas.h"
 #include "distributed/same_lines.h"
-#include "tensor/copy.h"
 #include "kernels/reduce/multi_reduce.h"
+#include "optim/replicas.h"
+#include "tensor/copy.h"
 
 namespace lockstep::optim {
 namespace {

@@ -11,10 +11,10 @@
 #include <lockstep/tensor/creation.h>
 
 #include <lockstep/kernels/multi_map.h>
-#include "optim/replicas.h"
-#include "optim/state_reader.h"
 #include "distributed/same_lines.h"
 #include "kernels/reduce/multi_reduce.h"
+#include "optim/replicas.h"
+#include "optim/state_reader.h"
 
 namespace lockstep::optim {
 namespace {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/text.h"
-#include "optim/optimizer_impl.h"
 #include "distributed/same_lines.h"
+#include "optim/optimizer_impl.h"
 
 namespace lockstep::optim {
 namespace {

@@ -6,9 +6,9 @@
 #include "autograd/several_processes.h"
 #include "core/context.h"
 #include "core/text.h"
+#include "distributed/same_lines.h"
 #include "parallel/replica_barrier.h"
 #include "parallel/replica_group_impl.h"
-#include "distributed/same_lines.h"
 #include "tensor/copy.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 
 #include "autograd/several_processes.h"
 #include "core/text.h"
-#include "parallel/replica_group_impl.h"
 #include "distributed/call_log.h"
+#include "parallel/replica_group_impl.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
 

@@ -12,9 +12,9 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/simulation.h>
 
-#include "core/text.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/sim/sim_backend.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {

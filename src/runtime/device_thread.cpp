@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "runtime/fork_guard.h"
 #include "core/start_thread.h"
+#include "runtime/fork_guard.h"
 
 namespace lockstep {
 

@@ -11,9 +11,9 @@
 #include <lockstep/core/error.h>
 #include <lockstep/core/instruction_set.h>
 
+#include "backends/cpu/cpu_backend.h"
 #include "core/context.h"
 #include "core/text.h"
-#include "backends/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
 #include "runtime/memory/pinned_allocator.h"
 #include "runtime/trace/trace.h"

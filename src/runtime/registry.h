@@ -10,9 +10,9 @@
 
 #include "core/ranked_mutex.h"
 #include "runtime/backend.h"
-#include "runtime/memory/caching_allocator.h"
 #include "runtime/device_thread.h"
 #include "runtime/fork_guard.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 
 #include <iostream>
 
+#include "backends/sim/sim_backend.h"
 #include "core/text.h"
 #include "runtime/memory/pinned_allocator.h"
 #include "runtime/registry.h"
-#include "backends/sim/sim_backend.h"
 
 namespace lockstep {
 

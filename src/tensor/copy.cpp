@@ -1,9 +1,9 @@
 #include "tensor/copy.h"
 
 #include "core/text.h"
-#include "runtime/memory/pinned_allocator.h"
 #include "kernels/map/map.h"
 #include "kernels/transpose/transpose.h"
+#include "runtime/memory/pinned_allocator.h"
 
 namespace lockstep {
 namespace {

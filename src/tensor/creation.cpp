@@ -7,8 +7,8 @@
 
 #include "core/text.h"
 #include "cpu/parallel.h"
-#include "tensor/copy.h"
 #include "kernels/map/map.h"
+#include "tensor/copy.h"
 
 namespace lockstep {
 namespace {

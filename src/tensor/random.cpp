@@ -8,8 +8,8 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "tensor/copy.h"
 #include "kernels/launch.h"
+#include "tensor/copy.h"
 #include "tensor/overlap.h"
 #include "tensor/random_kernel.h"
 

@@ -6,9 +6,9 @@
 
 #include "core/context.h"
 #include "core/text.h"
+#include "kernels/geometry.h"
 #include "runtime/memory/pinned_allocator.h"
 #include "tensor/copy.h"
-#include "kernels/geometry.h"
 #include "tensor/replay_values.h"
 #include "tensor/tensor_impl.h"
 

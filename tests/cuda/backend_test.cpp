@@ -14,8 +14,8 @@
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/creation.h>
 
-#include "cuda/fake_devices.h"
 #include "cpu/parallel.h"
+#include "cuda/fake_devices.h"
 
 namespace lockstep {
 namespace {

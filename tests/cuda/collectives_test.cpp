@@ -10,9 +10,9 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/simulation.h>
 
+#include "backends/cuda/cuda_stream.h"
 #include "cuda/fake/fake_cuda.h"
 #include "cuda/fake_devices.h"
-#include "backends/cuda/cuda_stream.h"
 
 namespace lockstep {
 namespace {

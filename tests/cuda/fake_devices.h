@@ -9,8 +9,8 @@
 
 #include <lockstep/runtime/device.h>
 
-#include "cuda/fake/fake_cuda.h"
 #include "backends/cuda/cuda_backend.h"
+#include "cuda/fake/fake_cuda.h"
 #include "runtime/registry.h"
 
 namespace lockstep {

@@ -1,10 +1,10 @@
 // Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without
 // conversions; sums of rows and of many tensors; and the kernels of norms.
-#include "ops/batch_norm_kernel.h"
-#include "ops/norm_gradient.h"
 #include "kernels/map/map.h"
 #include "kernels/reduce/multi_reduce.h"
 #include "kernels/reduce/reduce.h"
+#include "ops/batch_norm_kernel.h"
+#include "ops/norm_gradient.h"
 
 #include <lockstep/kernels/cuda/map.h>
 #include <lockstep/kernels/cuda/reduce.h>

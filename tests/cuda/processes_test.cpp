@@ -9,10 +9,10 @@
 
 #include <lockstep/core/error.h>
 
-#include "cuda/fake_devices.h"
-#include "runtime/collectives/collective_call.h"
 #include "backends/cuda/cuda_stream.h"
+#include "cuda/fake_devices.h"
 #include "distributed/transport.h"
+#include "runtime/collectives/collective_call.h"
 #include "support/in_processes.h"
 
 namespace lockstep {

@@ -19,10 +19,10 @@
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 
+#include "kernels/launch.h"
 #include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
-#include "kernels/launch.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {

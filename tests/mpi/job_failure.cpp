@@ -10,8 +10,8 @@
 #include <lockstep/distributed/mpi.h>
 
 #include "core/text.h"
-#include "mpi/job.h"
 #include "distributed/transport.h"
+#include "mpi/job.h"
 
 namespace lockstep::testing {
 namespace {

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include <lockstep/core/error.h>
+#include <lockstep/distributed/mpi.h>
 #include <lockstep/parallel/collectives.h>
 #include <lockstep/runtime/communicator.h>
-#include <lockstep/distributed/mpi.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "mpi/job.h"
 #include "distributed/transport.h"
+#include "mpi/job.h"
 
 namespace lockstep::testing {
 namespace {

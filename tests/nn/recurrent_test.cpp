@@ -14,9 +14,9 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include <lockstep/core/elementary.h>
 #include "nn/modules.h"
 #include "ops/recurrent/sequence.h"
-#include <lockstep/core/elementary.h>
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"

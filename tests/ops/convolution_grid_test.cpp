@@ -17,10 +17,10 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "cpu/convolution/fused_convolution.h"
 #include "ops/conv/composed.h"
 #include "ops/conv/convolution.h"
 #include "ops/images.h"
-#include "cpu/convolution/fused_convolution.h"
 #include "support/drawn.h"
 #include "support/guarded.h"
 #include "support/repetitions.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/runtime/simulation.h>
-#include <lockstep/distributed/world.h>
 
 #include "support/in_processes.h"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/memory/caching_allocator.h"
 #include "runtime/fake_backend.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace lockstep {
 namespace {

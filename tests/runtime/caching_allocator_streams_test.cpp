@@ -7,8 +7,8 @@
 
 #include <lockstep/core/error.h>
 
-#include "runtime/memory/caching_allocator.h"
 #include "runtime/fake_backend.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace lockstep {
 namespace {

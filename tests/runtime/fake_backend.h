@@ -13,8 +13,8 @@
 
 #include <lockstep/core/error.h>
 
-#include "runtime/memory/allocator_hooks.h"
 #include "runtime/backend.h"
+#include "runtime/memory/allocator_hooks.h"
 
 namespace lockstep {
 

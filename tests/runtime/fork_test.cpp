@@ -15,9 +15,9 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/stream.h>
 
+#include "backends/sim/sim_backend.h"
 #include "cpu/parallel.h"
 #include "runtime/registry.h"
-#include "backends/sim/sim_backend.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <lockstep/core/error.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/distributed/world.h>
+#include <lockstep/runtime/simulation.h>
 
 #include "distributed/transport.h"
 #include "support/thrown.h"

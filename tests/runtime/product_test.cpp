@@ -9,8 +9,8 @@
 
 #include <lockstep/runtime/threads.h>
 
-#include "cpu/products/blocked_product.h"
 #include "cpu/parallel.h"
+#include "cpu/products/blocked_product.h"
 
 namespace lockstep::host {
 namespace {

@@ -14,11 +14,11 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "kernels/launch.h"
 #include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/copy.h"
-#include "kernels/launch.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

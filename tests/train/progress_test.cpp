@@ -16,8 +16,8 @@
 
 #include <lockstep/core/print.h>
 
-#include "train/terminal.h"
 #include "report/terminal_width.h"
+#include "train/terminal.h"
 
 namespace lockstep::train {
 namespace {

@@ -14,7 +14,6 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/device.h>
 
-#include "core/text.h"
 #include "backends/cuda/arena.h"
 #include "backends/cuda/communicator.h"
 #include "backends/cuda/device_memory.h"
@@ -22,6 +21,7 @@
 #include "backends/cuda/pinned_cache.h"
 #include "backends/cuda/vendor_library.h"
 #include "backends/cuda/vendor_tables.h"
+#include "core/text.h"
 #include "support/no_devices.h"
 
 namespace lockstep::gpu {

@@ -9,11 +9,11 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/channels_last.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cudnn/convolution.h"
 #include "backends/cuda/cudnn/engines.h"
 #include "backends/cuda/fused_plans.h"
+#include "core/channels_last.h"
 
 namespace lockstep::gpu {
 namespace {

@@ -20,11 +20,11 @@
 #include <utility>
 
 #include <lockstep/extend/operand.h>
-#include <lockstep/tensor/creation.h>
 #include <lockstep/kernels/forms.h>
 #include <lockstep/kernels/map_kernel.h>
 #include <lockstep/kernels/multi_output_kernel.h>
 #include <lockstep/kernels/row_kernel.h>
+#include <lockstep/tensor/creation.h>
 
 namespace lockstep::extend {
 

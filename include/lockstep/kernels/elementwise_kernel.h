@@ -12,9 +12,9 @@
 
 #include <lockstep/core/export.h>
 #include <lockstep/core/vectorized.h>
-#include <lockstep/runtime/kernel.h>
 #include <lockstep/kernels/geometry.h>
 #include <lockstep/kernels/visit.h>
+#include <lockstep/runtime/kernel.h>
 
 namespace lockstep {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/runtime/kernel.h>
 #include <lockstep/kernels/forms.h>
 #include <lockstep/kernels/multi_output_kernel.h>
+#include <lockstep/runtime/kernel.h>
 
 namespace lockstep {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <lockstep/core/vectorized.h>
-#include <lockstep/runtime/kernel.h>
 #include <lockstep/kernels/geometry.h>
 #include <lockstep/kernels/row_team.h>
+#include <lockstep/runtime/kernel.h>
 
 namespace lockstep {
 

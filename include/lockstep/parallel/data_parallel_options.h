@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/process_pass.h>
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/runtime/device.h>
-#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 

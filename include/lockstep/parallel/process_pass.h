@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/scatter.h>
-#include <lockstep/distributed/world.h>
 #include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {

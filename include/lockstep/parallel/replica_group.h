@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/runtime/device.h>
 #include <lockstep/distributed/world.h>
+#include <lockstep/runtime/device.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {

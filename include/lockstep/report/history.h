@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/tensor/state_dict.h>
 #include <lockstep/report/plot.h>
+#include <lockstep/tensor/state_dict.h>
 
 namespace lockstep::train {
 

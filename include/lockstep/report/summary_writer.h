@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include <lockstep/tensor/tensor.h>
 #include <lockstep/report/history.h>
+#include <lockstep/tensor/tensor.h>
 
 namespace lockstep::train {
 

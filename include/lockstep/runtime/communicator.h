@@ -13,9 +13,9 @@
 
 #include <lockstep/core/dtype.h>
 #include <lockstep/core/export.h>
+#include <lockstep/distributed/world.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
-#include <lockstep/distributed/world.h>
 
 namespace lockstep {
 

@@ -19,11 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/optimizer.h>
-#include <lockstep/distributed/world.h>
-#include <lockstep/tensor/state_dict.h>
 #include <lockstep/report/history.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/train/optional_ref.h>
 
 namespace lockstep::train {

@@ -10,9 +10,9 @@
 
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/fit_loop.h>
-#include <lockstep/report/history.h>
 #include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train {

@@ -14,11 +14,11 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/reduce_lr_on_plateau.h>
 #include <lockstep/optim/schedule.h>
+#include <lockstep/report/history.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/callback.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
-#include <lockstep/report/history.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/progress.h>
 #include <lockstep/train/trainer_options.h>

@@ -2,8 +2,8 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
 #include "backends/cuda/vendor_tables.h"
+#include "core/text.h"
 
 namespace lockstep::gpu {
 

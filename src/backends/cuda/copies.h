@@ -1,9 +1,9 @@
 // Copies between devices, and between devices and the host. Copies of pageable memory go through pinned buffers.
 #pragma once
 
-#include "runtime/backend.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/pinned_cache.h"
+#include "runtime/backend.h"
 
 namespace lockstep::gpu {
 

@@ -12,13 +12,13 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/ranked_mutex.h"
-#include "core/text.h"
 #include "backends/cuda/communicator.h"
 #include "backends/cuda/copies.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_graphs.h"
 #include "backends/cuda/nccl_calls.h"
+#include "core/ranked_mutex.h"
+#include "core/text.h"
 #include "distributed/transport.h"
 
 namespace lockstep {

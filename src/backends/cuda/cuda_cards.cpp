@@ -1,8 +1,8 @@
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
 #include "backends/cuda/call.h"
 #include "backends/cuda/cuda_backend.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {

@@ -11,12 +11,12 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/ranked_mutex.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/fused_plans.h"
 #include "backends/cuda/pinned_cache.h"
+#include "core/ranked_mutex.h"
 
 namespace lockstep::gpu {
 

@@ -4,8 +4,8 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
 #include "backends/cuda/cuda_stream.h"
+#include "core/text.h"
 
 namespace lockstep::gpu {
 namespace {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <unordered_set>
 
-#include "runtime/backend.h"
 #include "backends/cuda/call.h"
 #include "backends/cuda/matmul_plans.h"
+#include "runtime/backend.h"
 
 namespace lockstep::gpu {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/ranked_mutex.h"
-#include "runtime/backend.h"
 #include "backends/cuda/call.h"
 #include "backends/cuda/cudnn/convolution.h"
+#include "core/ranked_mutex.h"
+#include "runtime/backend.h"
 
 namespace lockstep::gpu {
 

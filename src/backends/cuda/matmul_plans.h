@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/backend.h"
 #include "backends/cuda/call.h"
 #include "backends/cuda/vendor_tables.h"
+#include "runtime/backend.h"
 
 namespace lockstep::gpu {
 

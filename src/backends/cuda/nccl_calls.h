@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "runtime/backend.h"
 #include "backends/cuda/vendor_tables.h"
+#include "runtime/backend.h"
 
 namespace lockstep::gpu {
 

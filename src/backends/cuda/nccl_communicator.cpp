@@ -22,13 +22,13 @@
 #include <lockstep/core/error.h>
 #include <lockstep/distributed/world.h>
 
-#include "core/ranked_mutex.h"
-#include "core/text.h"
-#include "runtime/collectives/collective_call.h"
 #include "backends/cuda/communicator.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/nccl_calls.h"
+#include "core/ranked_mutex.h"
+#include "core/text.h"
 #include "distributed/transport.h"
+#include "runtime/collectives/collective_call.h"
 
 namespace lockstep::gpu {
 namespace {

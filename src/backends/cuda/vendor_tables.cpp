@@ -1,8 +1,8 @@
 // Fills the tables from the vendor's libraries. Tests with fakes of these libraries replace this file.
 #include "backends/cuda/vendor_tables.h"
 
-#include "core/text.h"
 #include "backends/cuda/vendor_library.h"
+#include "core/text.h"
 
 #ifndef LOCKSTEP_CUDA_LIBRARY_FOLDER  // the CUDA toolkit's folder at configuration
 #define LOCKSTEP_CUDA_LIBRARY_FOLDER ""

@@ -10,14 +10,14 @@
 #include <memory>
 #include <vector>
 
-#include "core/ranked_mutex.h"
-#include "runtime/memory/allocator_hooks.h"
-#include "runtime/backend.h"
 #include "backends/sim/faults.h"
 #include "backends/sim/race_checker.h"
 #include "backends/sim/sim_graphs.h"
 #include "backends/sim/sim_memory.h"
 #include "backends/sim/sim_stream.h"
+#include "core/ranked_mutex.h"
+#include "runtime/backend.h"
+#include "runtime/memory/allocator_hooks.h"
 
 namespace lockstep {
 

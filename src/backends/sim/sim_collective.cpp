@@ -6,9 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "backends/sim/wait_awake.h"
 #include "core/text.h"
 #include "runtime/collectives/collective_call.h"
-#include "backends/sim/wait_awake.h"
 
 namespace lockstep::sim {
 namespace {

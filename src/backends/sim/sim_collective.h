@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/async_error.h"
 #include "core/ranked_mutex.h"
-#include "runtime/backend.h"
 #include "cpu/process_collective.h"
 #include "cpu/reduce_ranks.h"
-#include "backends/sim/async_error.h"
+#include "runtime/backend.h"
 #include "runtime/trace/trace.h"
 
 namespace lockstep::sim {

@@ -2,10 +2,10 @@
 // once.
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
-#include "runtime/collectives/collective_call.h"
 #include "backends/sim/sim_backend.h"
 #include "backends/sim/sim_collective.h"
+#include "core/text.h"
+#include "runtime/collectives/collective_call.h"
 
 namespace lockstep {
 

@@ -5,14 +5,14 @@
 
 #include <lockstep/core/rethrow.h>
 
-#include "core/context.h"
-#include "core/text.h"
-#include "cpu/fused_dispatch.h"
-#include "cpu/parallel.h"
 #include "backends/sim/sim_collective.h"
 #include "backends/sim/sim_memory.h"
 #include "backends/sim/wait_awake.h"
+#include "core/context.h"
 #include "core/start_thread.h"
+#include "core/text.h"
+#include "cpu/fused_dispatch.h"
+#include "cpu/parallel.h"
 
 namespace lockstep::sim {
 namespace {

@@ -16,9 +16,9 @@
 #include <thread>
 #include <variant>
 
+#include "backends/sim/async_error.h"
 #include "core/ranked_mutex.h"
 #include "runtime/backend.h"
-#include "backends/sim/async_error.h"
 #include "runtime/trace/trace.h"
 
 namespace lockstep::sim {

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/fused_dispatch.h"
 #include "backends/sim/fused_regions.h"
 #include "backends/sim/matmul_regions.h"
 #include "backends/sim/sim_backend.h"
+#include "cpu/fused_dispatch.h"
 
 namespace lockstep {
 

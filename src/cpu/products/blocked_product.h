@@ -1,8 +1,8 @@
 // One matrix product on one thread, blocked for its caches.
 #pragma once
 
-#include "runtime/backend.h"
 #include "cpu/products/tiles.h"
+#include "runtime/backend.h"
 
 namespace lockstep::host {
 

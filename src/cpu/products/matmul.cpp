@@ -6,11 +6,11 @@
 #include <memory>
 #include <type_traits>
 
+#include "cpu/library_use.h"
+#include "cpu/parallel.h"
 #include "cpu/products/bfloat16_product.h"
 #include "cpu/products/blocked_product.h"
-#include "cpu/library_use.h"
 #include "cpu/products/matmul_piece.h"
-#include "cpu/parallel.h"
 #include "cpu/products/tiles.h"
 
 namespace lockstep::host {

@@ -14,12 +14,12 @@
 #include <lockstep/core/error.h>
 #include <lockstep/distributed/mpi.h>
 
+#include "core/start_thread.h"
 #include "core/text.h"
 #include "distributed/mpi/attributes.h"
 #include "distributed/mpi/launcher.h"
 #include "distributed/mpi/mpi_thread.h"
 #include "distributed/mpi/mpi_transport.h"
-#include "core/start_thread.h"
 
 namespace lockstep::mpi {
 namespace {

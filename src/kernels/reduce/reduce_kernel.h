@@ -10,9 +10,9 @@
 
 #include <lockstep/core/pairwise_reduce.h>
 #include <lockstep/core/vectorized.h>
-#include <lockstep/runtime/kernel.h>
 #include <lockstep/kernels/elementwise_kernel.h>
 #include <lockstep/kernels/geometry.h>
+#include <lockstep/runtime/kernel.h>
 
 namespace lockstep {
 

@@ -11,12 +11,12 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "kernels/geometry.h"
 #include "ops/attention/blocks.h"
 #include "ops/autocast.h"
 #include "ops/fused.h"
 #include "ops/product.h"
 #include "ops/wide.h"
-#include "kernels/geometry.h"
 
 namespace lockstep {
 namespace {

@@ -8,12 +8,12 @@
 #include <lockstep/tensor/creation.h>
 
 #include "autograd/record.h"
+#include "kernels/rows/rows.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/floating.h"
 #include "ops/norm_gradient.h"
 #include "ops/wide.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

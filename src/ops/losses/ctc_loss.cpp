@@ -10,10 +10,10 @@
 #include <lockstep/ops/order.h>
 #include <lockstep/tensor/creation.h>
 
+#include "kernels/rows/rows.h"
 #include "ops/autocast.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

@@ -14,10 +14,10 @@
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/record.h"
+#include "kernels/map/multi_output.h"
 #include "ops/product.h"
 #include "ops/recurrent/history.h"
 #include "ops/recurrent/sequence.h"
-#include "kernels/map/multi_output.h"
 
 namespace lockstep::recurrent {
 

@@ -1,8 +1,8 @@
 // The GRU (Cho et al. 2014), as PyTorch and cuDNN compute it: the reset gate multiplies the state's product, including
 // the bias. Gates: r, z, n.
+#include <lockstep/core/elementary.h>
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
-#include <lockstep/core/elementary.h>
 
 namespace lockstep::recurrent {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "kernels/window/window_columns.h"
 #include "ops/floating.h"
 #include "ops/window/planes.h"
-#include "kernels/window/window_columns.h"
 
 namespace lockstep {
 namespace {

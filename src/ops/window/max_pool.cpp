@@ -5,8 +5,8 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
-#include "ops/window/window_axis.h"
 #include "kernels/window/window_max.h"
+#include "ops/window/window_axis.h"
 
 namespace lockstep {
 namespace {

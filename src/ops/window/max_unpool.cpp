@@ -4,11 +4,11 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "kernels/rows/rows.h"
 #include "ops/index_check.h"
 #include "ops/sorted_places.h"
 #include "ops/window/planes.h"
 #include "tensor/copy.h"
-#include "kernels/rows/rows.h"
 
 namespace lockstep {
 namespace {

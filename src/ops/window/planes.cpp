@@ -2,8 +2,8 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
-#include "tensor/copy.h"
 #include "kernels/window/window_sum.h"
+#include "tensor/copy.h"
 
 namespace lockstep {
 

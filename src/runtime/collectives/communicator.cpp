@@ -8,10 +8,10 @@
 #include <lockstep/core/moved_from.h>
 
 #include "core/text.h"
+#include "distributed/transport.h"
 #include "runtime/collectives/collective_call.h"
 #include "runtime/graphs.h"
 #include "runtime/registry.h"
-#include "distributed/transport.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <lockstep/core/error.h>
 
 #include "core/ranked_mutex.h"
-#include "runtime/memory/segregated_fit.h"
 #include "core/spin_mutex.h"
+#include "runtime/memory/segregated_fit.h"
 #include "runtime/memory/stream_uses.h"
 
 namespace lockstep {

@@ -11,8 +11,8 @@
 
 #include <lockstep/runtime/memory.h>
 
-#include "runtime/memory/allocator_hooks.h"
 #include "runtime/backend.h"
+#include "runtime/memory/allocator_hooks.h"
 
 namespace lockstep {
 

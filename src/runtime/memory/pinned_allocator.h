@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/ranked_mutex.h"
-#include "runtime/memory/allocator_hooks.h"
 #include "runtime/backend.h"
+#include "runtime/memory/allocator_hooks.h"
 
 namespace lockstep {
 

@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/memory/allocator_hooks.h"
 #include "runtime/backend.h"
+#include "runtime/memory/allocator_hooks.h"
 #include "runtime/memory/segregated_fit.h"
 
 namespace lockstep {

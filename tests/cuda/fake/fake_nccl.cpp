@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fake/fake_cuda.h"
 #include "cpu/reduce_ranks.h"
+#include "cuda/fake/fake_cuda.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
-#include <lockstep/lockstep.h>
 #include <lockstep/distributed/mpi.h>
+#include <lockstep/lockstep.h>
 
 int main() {
   const lockstep::World world = lockstep::mpi::join();
