@@ -1,5 +1,5 @@
-# What Doxygen reads instead of a page: headings have the names that GitHub gives them, with the page's in front, and links
-# find them. Links to files that are no pages become their text.
+# Filters a page for Doxygen: headings get the anchors that GitHub gives them, prefixed with the page's name, and links point
+# to these. A link to a file that is not a page becomes its text.
 FNR == 1 {
   page = FILENAME
   sub(/.*\//, "", page)
