@@ -28,15 +28,24 @@ int main() {
 
   const auto folder = std::filesystem::temp_directory_path() / "lockstep_tutorial_05";
   std::filesystem::create_directories(folder);
+  train::EarlyStopping stop({.monitor = "validation_loss", .patience = 2});
+  train::ModelCheckpoint best({.path = folder / "best.safetensors", .monitor = "validation_accuracy"});
   train::Trainer trainer({.max_epochs = 4, .gradient_clip_val = 1});
-  train::History history = trainer.fit(
-      net, loader, {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .validation = test_loader});
+  train::History history = trainer.fit(net, loader,
+                                       {.loss = loss,
+                                        .optimizer = optimizer,
+                                        .schedule = schedule,
+                                        .validation = test_loader,
+                                        .callbacks = {stop, best}});
   history.write_csv(folder / "history.csv");
   history.write_svg(folder / "history.svg", {.title = "Digits"});
 
   const double accuracy = history.column("validation_accuracy").back().value();
   print("more than 80% of the test images are right: {}\n", accuracy > 0.8 ? "yes" : "no");
   print("the history has {} rows\n", history.rows());
+
+  net.load_state_dict(load(best.best_model_path()));
+  print("the best epoch is above 80%: {}\n", best.best_model_score() > 0.8 ? "yes" : "no");
   std::filesystem::remove_all(folder);
   return accuracy > 0.8 ? 0 : 1;
 }
