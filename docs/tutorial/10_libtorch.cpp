@@ -1,5 +1,7 @@
 // Chapter 10: the program that libtorch's documentation begins with, here.
 #include <lockstep/lockstep.h>
+
+#include <vector>
 using namespace lockstep;
 
 struct Net : nn::Module<Net> {                        // struct Net : torch::nn::Module {
@@ -16,7 +18,45 @@ struct Net : nn::Module<Net> {                        // struct Net : torch::nn:
   }
 };
 
+struct Block : nn::Module<Block> {
+  nn::Linear fc;
+  explicit Block(int64_t width) : fc(width, width) {}
+
+  auto members() { return nn::members("fc", fc); }
+  Tensor forward(const Tensor& x) { return x + relu(fc(x)); }
+};
+
+struct Deep : nn::Module<Deep> {
+  std::vector<Block> blocks;  // torch::nn::ModuleList blocks;
+  nn::Linear output{16, 10, {.bias = false}};
+  nn::Buffer offset{zeros({16})};
+
+  explicit Deep(int64_t depth) {
+    for (int64_t i = 0; i < depth; ++i) blocks.push_back(Block(16));
+  }
+  auto members() { return nn::members("blocks", blocks, "output", output, "offset", offset); }
+  Tensor forward(Tensor x) {
+    x = x - offset;
+    for (Block& block : blocks) x = block(x);
+    return output(x);
+  }
+};
+
+void members_of_modules() {
+  Deep net(3);
+  for (const auto& [name, parameter] : net.named_parameters()) print("{:<18} {:>4}\n", name, parameter.numel());
+
+  const NoGrad no_grad;
+  net.blocks[0].fc.bias->fill_(0.5);  // a bias may be missing: it is a std::optional
+  Tensor bias = *net.blocks[0].fc.bias;
+  print("output has a bias: {}\n", net.output.bias ? "yes" : "no");
+  net.offset = full({16}, 0.25);  // copies elements into the buffer
+  print("{:.3f}, {:.3f}\n", bias[0].item<double>(), net.offset[0].item<double>());
+}
+
 int main() {
+  members_of_modules();
+
   manual_seed(1);           // torch::manual_seed(1)
   DataParallel net(Net{});  // auto net = std::make_shared<Net>(); and one device
   data::DataLoader loader(data::SyntheticDigits(1280), {.batch_size = 64, .shuffle = true});
