@@ -60,7 +60,7 @@ void fine_tune() {
   optimizer.zero_grad();
   nn::cross_entropy(net(inputs), classes).backward();
   optimizer.step();
-  print("thawed weights are as they were: {}\n", yes_or_no(equal(net.backbone.fc.weight, weight)));
+  print("unfrozen weights are as they were: {}\n", yes_or_no(equal(net.backbone.fc.weight, weight)));
 
   // The same with two groups from the start. Each group has all of its options.
   optim::SGD both({{net.head.parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}},
