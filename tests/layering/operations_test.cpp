@@ -38,7 +38,7 @@ std::vector<std::string> public_lines(const std::filesystem::path& header) {
   return lines;
 }
 
-/// What `pattern` captures in the lines of a header, or of all headers in a folder.
+/// The first capture of `pattern` in the lines of a header, or of all headers in a folder.
 Names declared(const std::string& where, const std::string& pattern) {
   std::vector<std::filesystem::path> headers;
   if (std::filesystem::is_directory(kHeaders / where))
@@ -104,7 +104,7 @@ std::string listed(const Names& a, const Names& without) {
   return list;
 }
 
-/// What any header declares or calls: words after class, struct or using, and words before a parenthesis.
+/// Every name that a header declares or calls: words after class, struct or using, and words before a parenthesis.
 Names all_names() {
   const std::regex name(R"((?:class|struct|using) (?:LOCKSTEP_API )?(\w+)|(\w+)\()");
   Names names;
