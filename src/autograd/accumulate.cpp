@@ -22,7 +22,7 @@ bool takes_gradients(const Tensor& leaf) {
 
 class Accumulate final : public Node {
  public:
-  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device(), NodeKind::leaf), leaf_(leaf) {}
+  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device(), {}, NodeKind::leaf), leaf_(leaf) {}
 
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);

@@ -18,7 +18,7 @@ namespace {
 // Unlike a LambdaNode, backward does not release it: a cached cast belongs to several graphs. It saves no tensors.
 class CastNode final : public Node {
  public:
-  CastNode(const Tensor& x) : Node("To", x.device()), was_(x.dtype()) { edges = {gradient_edge(x)}; }
+  CastNode(const Tensor& x) : Node("To", x.device(), {gradient_edge(x)}), was_(x.dtype()) {}
 
   Gradients backward(const Gradients& output_gradients) override {
     const Tensor& g = output_gradients[0];

@@ -31,7 +31,7 @@ T* address_of(std::optional<T>& value) {
 // The end of a graph that no backward traverses.
 class EndNode final : public Node {
  public:
-  explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device()) {}
+  explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device(), {}) {}
   Gradients backward(const Gradients&) override { return {}; }
 };
 

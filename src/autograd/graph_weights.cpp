@@ -40,9 +40,7 @@ Gradients PassBoundary::backward(const Gradients& output_gradients) {
 Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& shares) {
   if (!records(x)) return x;
   Tensor out = x.detach();
-  const auto node = std::make_shared<PassBoundary>(x.device(), shares);
-  node->edges.push_back(gradient_edge(x));
-  attach(node, std::span(&out, 1));
+  attach(std::make_shared<PassBoundary>(x, shares), std::span(&out, 1));
   return out;
 }
 

@@ -11,14 +11,16 @@ namespace lockstep::autograd {
 void notify_in_place(const Tensor& target);
 
 void check_recorded_in_place(const char* op, const Tensor& target);
+[[noreturn]] void refuse_hidden_graph(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
 /// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument if the
 /// result would depend on the order of elements: the target repeats its memory (expand), or an input shares the
 /// target's memory other than element by element. If the change will be recorded, throws AutogradError for targets that
 /// recording cannot follow: a leaf that requires a gradient, or a view of one; memory that is saved for backward, or
-/// shared with a tensor that does not follow the target's graph (detach(), or a view made under NoGrad). Waits for
-/// copies that read the target if it is pinned.
+/// shared with a tensor that does not follow the target's graph (detach(), or a view made under NoGrad). A view made
+/// under NoGrad of a tensor that requires a gradient may be changed under NoGrad only. Waits for copies that read the
+/// target if it is pinned.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);
@@ -30,6 +32,7 @@ void check_in_place(const char* op, const Tensor& target, const Tensors&... inpu
     check_memory_in_place(op, target, target);
     (check_memory_in_place(op, target, inputs), ...);
   }
+  if (own.hides_graph && grad_enabled()) refuse_hidden_graph(op, target);
   if (records(target, inputs...)) check_recorded_in_place(op, target);
   wait_for_copies_from(own);
   notify_in_place(target);

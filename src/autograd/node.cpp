@@ -14,11 +14,12 @@ std::atomic<std::uint64_t> next_sequence = 0;
 
 std::uint64_t next_node() noexcept { return next_sequence.load(std::memory_order_relaxed); }
 
-Node::Node(const char* forward_op, const Device& device, NodeKind node_kind)
+Node::Node(const char* forward_op, const Device& device, std::vector<Edge> inputs, NodeKind node_kind)
     : op(forward_op),
       sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
       stream(current_stream(device)),
-      kind(node_kind) {}
+      kind(node_kind),
+      edges(std::move(inputs)) {}
 
 const std::string& Node::name() const {
   std::call_once(named_, [this] { name_ = std::string(op) + "Backward"; });

@@ -38,7 +38,8 @@ enum class NodeKind : std::uint8_t {
 
 class Node {
  public:
-  Node(const char* op, const Device& device, NodeKind kind = NodeKind::operation);
+  /// `inputs` come first: to find the edge of a view may make a node, which has to be older than this one.
+  Node(const char* op, const Device& device, std::vector<Edge> inputs, NodeKind kind = NodeKind::operation);
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

@@ -11,6 +11,13 @@ void throw_released(const char* op) {
            "call"));
 }
 
+std::vector<Edge> gradient_edges(std::span<const Tensor> tensors) {
+  std::vector<Edge> edges;
+  edges.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) edges.push_back(gradient_edge(tensor));
+  return edges;
+}
+
 void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs) {
   node->outputs = int(outputs.size());
   int slot = 0;

@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -33,6 +34,8 @@ inline bool any_records(std::span<const Tensor> inputs) noexcept {
 /// The edge for the gradient of `tensor`: to its grad_fn, or to its grad accumulator if it is a leaf; null if it
 /// requires no gradient.
 Edge gradient_edge(const Tensor& tensor);
+/// The edges of several tensors.
+std::vector<Edge> gradient_edges(std::span<const Tensor> tensors);
 
 /// To be called from backward: the bucket memory for the gradient of the node's input `input`. The node may write the
 /// gradient there on its stream, and return this tensor, which saves a copy. Undefined if that is not possible.
@@ -45,8 +48,8 @@ Tensor grad_bucket_view(int input);
 template <class Backward>
 class LambdaNode final : public Node {
  public:
-  LambdaNode(const char* forward_op, const Device& device, Backward body)
-      : Node(forward_op, device), body_(std::move(body)) {}
+  LambdaNode(const char* forward_op, const Device& device, std::vector<Edge> inputs, Backward body)
+      : Node(forward_op, device, std::move(inputs)), body_(std::move(body)) {}
 
   Gradients backward(const Gradients& output_gradients) override {
     if (!body_) throw_released(op);
@@ -68,19 +71,18 @@ void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs);
 /// Records `output` as the result of operation `op` on `inputs`. To be called only if records(inputs...).
 template <class Backward>
 void record(const char* op, Tensor& output, std::initializer_list<const Tensor*> inputs, Backward body) {
-  auto node = std::make_shared<LambdaNode<Backward>>(op, output.device(), std::move(body));
-  node->edges.reserve(inputs.size());
-  for (const Tensor* input : inputs) node->edges.push_back(gradient_edge(*input));
-  attach(node, std::span(&output, 1));
+  std::vector<Edge> edges;
+  edges.reserve(inputs.size());
+  for (const Tensor* input : inputs) edges.push_back(gradient_edge(*input));
+  attach(std::make_shared<LambdaNode<Backward>>(op, output.device(), std::move(edges), std::move(body)),
+         std::span(&output, 1));
 }
 
 /// The same for any number of inputs and outputs.
 template <class Backward>
 void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tensor> inputs, Backward body) {
-  auto node = std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), std::move(body));
-  node->edges.reserve(inputs.size());
-  for (const Tensor& input : inputs) node->edges.push_back(gradient_edge(input));
-  attach(node, outputs);
+  attach(std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), gradient_edges(inputs), std::move(body)),
+         outputs);
 }
 
 }  // namespace lockstep::autograd

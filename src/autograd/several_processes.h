@@ -22,8 +22,9 @@ struct ProcessShares {
 /// its root's gradient by the pass's share (graph_weights.cpp); the node itself does not multiply.
 class PassBoundary final : public Node {
  public:
-  PassBoundary(const Device& device, std::shared_ptr<const ProcessShares> shares_of_pass)
-      : Node("PassBoundary", device, NodeKind::pass_boundary), shares(std::move(shares_of_pass)) {}
+  PassBoundary(const Tensor& x, std::shared_ptr<const ProcessShares> shares_of_pass)
+      : Node("PassBoundary", x.device(), {gradient_edge(x)}, NodeKind::pass_boundary),
+        shares(std::move(shares_of_pass)) {}
 
   Gradients backward(const Gradients& output_gradients) override;
 
@@ -43,7 +44,8 @@ std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x);
 /// the reverse of the order of their forward operations, whichever is ready first.
 class CollectiveNode : public Node {
  public:
-  CollectiveNode(const char* forward_op, const Device& device) : Node(forward_op, device, NodeKind::collective) {}
+  CollectiveNode(const char* forward_op, const Device& device, std::vector<Edge> inputs)
+      : Node(forward_op, device, std::move(inputs), NodeKind::collective) {}
 
   /// Describes the operation: the same text in every process.
   virtual std::string what() const = 0;

@@ -75,6 +75,9 @@ Tensor Tensor::detach() const {
 
 Tensor& Tensor::detach_() {
   if (is_leaf()) return requires_grad_(false);
+  if (impl()->follows_base)
+    throw AutogradError(text("[detach_] cannot detach a view of shape ", sizes(),
+                             " in place: its base would still follow changes of it. Use detach()"));
   autograd::stop_following_base(*this);
   autograd::Meta& meta = *autograd::meta_of(*this);
   autograd::DeferredDestruction::destroy([&](autograd::DeferredDestruction& all) { all.add(std::move(meta.grad_fn)); });

@@ -1,8 +1,8 @@
 #include "autograd/views.h"
 
-#include <iterator>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <lockstep/core/error.h>
 
@@ -99,12 +99,9 @@ Tensor with_view_replaced(const Part& part, const Tensor& whole, const Tensor& v
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& view, std::shared_ptr<Node> change)
-      : Node("CopySlices", view.device()), part_(*view.impl()), change_(std::move(change)) {
-    edges.push_back(gradient_edge(view.impl()->base));
-    edges.insert(edges.end(), std::make_move_iterator(change_->edges.begin() + 1),
-                 std::make_move_iterator(change_->edges.end()));
-    change_->edges.clear();
-  }
+      : Node("CopySlices", view.device(), edges_of(view.impl()->base, *change)),
+        part_(*view.impl()),
+        change_(std::move(change)) {}
 
   Gradients backward(const Gradients& output_gradients) override {
     const Tensor& whole = output_gradients[0];
@@ -115,6 +112,13 @@ class CopySlices final : public Node {
   void release() override { change_->release(); }
 
  private:
+  // The base's, and what `change` read besides the view.
+  static std::vector<Edge> edges_of(const Tensor& base, Node& change) {
+    std::vector<Edge> edges = std::exchange(change.edges, {});
+    edges[0] = gradient_edge(base);
+    return edges;
+  }
+
   const Part part_;
   const std::shared_ptr<Node> change_;
 };
@@ -123,8 +127,12 @@ class CopySlices final : public Node {
 
 Tensor view_of(const Tensor& x, const Shape& sizes, const Shape& strides, std::int64_t offset) {
   Tensor view = make_view(x, sizes, strides, offset);
-  if (!grad_enabled() || !is_floating(x.dtype())) return view;
+  if (!is_floating(x.dtype())) return view;
   TensorImpl& impl = *view.impl();
+  if (!grad_enabled()) {
+    impl.hides_graph = x.impl()->hides_graph || needs_grad(x);
+    return view;
+  }
   impl.base = x.impl()->follows_base ? x.impl()->base : x;
   impl.base.impl()->views.fetch_add(1, std::memory_order_relaxed);
   impl.base_fn = grad_fn_of(*impl.base.impl());
@@ -143,10 +151,10 @@ void regenerate_grad_fn(const Tensor& view) {
   TensorImpl& impl = *view.impl();
   if (!has_stale_grad_fn(impl)) return;
   const auto backward = [part = Part(impl)](const Tensor& g) { return Gradients{embed_in_base(part, g)}; };
-  auto node = std::make_shared<LambdaNode<decltype(backward)>>("AsStrided", view.device(), backward);
-  node->edges.push_back(gradient_edge(impl.base));
   Tensor same = view;
-  attach(node, std::span(&same, 1));
+  attach(std::make_shared<LambdaNode<decltype(backward)>>("AsStrided", view.device(),
+                                                          std::vector{gradient_edge(impl.base)}, backward),
+         std::span(&same, 1));
   impl.base_fn.store(grad_fn_of(*impl.base.impl()), std::memory_order_release);
 }
 

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "autograd/record.h"
 
@@ -30,11 +31,12 @@ void attach_in_place(const std::shared_ptr<Node>& node, Tensor& target);
 /// for the first input, the target, and may not save the target as an output.
 template <class Backward>
 void record_in_place(const char* op, Tensor& target, std::initializer_list<const Tensor*> others, Backward body) {
-  auto node = std::make_shared<LambdaNode<Backward>>(op, target.device(), std::move(body));
-  node->edges.reserve(1 + others.size());
-  node->edges.push_back(gradient_edge(target));
-  for (const Tensor* other : others) node->edges.push_back(gradient_edge(*other));
-  attach_in_place(node, target);
+  std::vector<Edge> edges;
+  edges.reserve(1 + others.size());
+  edges.push_back(gradient_edge(target));
+  for (const Tensor* other : others) edges.push_back(gradient_edge(*other));
+  attach_in_place(std::make_shared<LambdaNode<Backward>>(op, target.device(), std::move(edges), std::move(body)),
+                  target);
 }
 
 }  // namespace lockstep::autograd

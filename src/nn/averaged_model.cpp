@@ -4,6 +4,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/tensor/creation.h>
 
+#include "core/context.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -30,6 +31,9 @@ Tensor detail::no_models() { return zeros({}, {.dtype = kInt64}); }
 void detail::update_averages(ModuleBase& averaged, Buffer& n_averaged, const ModuleBase& model,
                              const std::function<Tensor(const Tensor&, const Tensor&, std::int64_t)>& function,
                              bool use_buffers) {
+  if (context().host_state)
+    throw InvalidArgument(
+        "[AveragedModel] update_parameters() cannot be captured, since it counts on the host: call it after the step");
   const NoGrad guard;
   const Entries parameters = averaged.named_parameters(), buffers = averaged.named_buffers();
   const Entries now = model.named_parameters(), buffers_now = model.named_buffers();

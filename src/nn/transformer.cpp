@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/init.h>
@@ -36,6 +37,9 @@ std::optional<std::int64_t> batch_dim_of(const Tensor& x, bool batch_first) {
   return batch_first ? 0 : 1;
 }
 
+// A std::function made of an ActivationFunction would wrap it, and hide that it is relu.
+const std::function<Tensor(const Tensor&)>& function_of(const ActivationFunction& activation) { return activation; }
+
 // relu of a linear layer is one fused operation if nothing is recorded.
 Tensor activated(const Linear& layer, const std::function<Tensor(const Tensor&)>& activation, const Tensor& x) {
   const auto* const plain = activation.target<Tensor (*)(const Tensor&)>();
@@ -55,6 +59,17 @@ std::vector<Layer> copies(const char* stack, Layer layer, std::int64_t count) {
 
 }  // namespace
 
+ActivationFunction::ActivationFunction(const char* name) {
+  const std::string_view wanted = name;
+  if (wanted == "relu")
+    *this = ActivationFunction(relu);
+  else if (wanted == "gelu")
+    *this = ActivationFunction([](const Tensor& x) { return gelu(x); });
+  else
+    throw InvalidArgument(
+        text("[Transformer] expected the activation \"relu\", \"gelu\" or a function, got \"", wanted, '"'));
+}
+
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
                                                  const TransformerLayerOptions& options)
     : self_attn(attention_of(d_model, nhead, options)),
@@ -65,7 +80,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       dropout(options.dropout),
       dropout1(options.dropout),
       dropout2(options.dropout),
-      activation_(options.activation),
+      activation_(function_of(options.activation)),
       norm_first_(options.norm_first),
       batch_first_(options.batch_first) {}
 
@@ -106,7 +121,7 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout1(options.dropout),
       dropout2(options.dropout),
       dropout3(options.dropout),
-      activation_(options.activation),
+      activation_(function_of(options.activation)),
       norm_first_(options.norm_first),
       batch_first_(options.batch_first) {}
 

@@ -318,6 +318,7 @@ Tensor& Tensor::mul_(double factor) {
 
 Tensor& Tensor::fill_(double value) {
   autograd::check_in_place("fill_", *this);
+  check_fits("fill_", value, dtype());
   fill_values(*this, value);
   bump_version(*this);
   if (records(*this))

@@ -11,6 +11,7 @@
 #include "autograd/in_place.h"
 #include "autograd/record.h"
 #include "core/text.h"
+#include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -25,7 +26,15 @@ Tensor& TensorMethods::change(const char* op, const F& f) {
     throw DTypeError(text("[", op, "] in-place result has dtype ", result.dtype(), " and shape ", result.sizes(),
                           ", but the tensor is ", target.dtype(), " ", target.sizes(),
                           ": use the out-of-place function"));
-  return target.copy_(result);
+  const TensorImpl& impl = *target.impl();
+  if (!autograd::records(target) || impl.follows_base || result.dtype() != target.dtype()) return target.copy_(result);
+  // The result's node becomes the target's, so that hooks of the target see the gradients that reach it by outputs that
+  // the operation saved.
+  autograd::check_recorded_in_place(op, target);
+  copy_values(target, result);
+  bump_version(target);
+  autograd::attach(autograd::meta_of(result)->grad_fn, std::span(&target, 1));
+  return target;
 }
 
 Tensor& TensorMethods::neg_() {

@@ -56,6 +56,7 @@ Tensor with_constant(const Tensor& kept, const Padded& padded, double value) {
     return whole;
   };
   Tensor out = make_tensor(*kept.impl()->storage->device, padded.sizes, kept.dtype());
+  check_fits("pad", value, out.dtype());
   fill_values(out, value);
   copy_values(inside(out), kept);
   if (autograd::records(kept))

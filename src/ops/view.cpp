@@ -93,7 +93,7 @@ Tensor Tensor::view(const Shape& sizes) const {
 Tensor Tensor::reshape(const Shape& sizes) const {
   const TensorImpl& x = impl_of("reshape", *this);
   const Shape wanted = infer("reshape", sizes, x.numel);
-  if (wanted == x.sizes) return *this;
+  if (wanted == x.sizes) return viewed(*this, x.sizes, x.strides);
   Shape strides;
   if (x.contiguous) return viewed(*this, wanted, contiguous_strides(wanted));
   if (view_strides(x.sizes, x.strides, wanted, strides)) return viewed(*this, wanted, strides);
@@ -197,7 +197,7 @@ Tensor Tensor::permute(const Shape& dims) const {
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   const int rank = impl_of("transpose", *this).sizes.rank();
   const int a = wrap_dim("transpose", dim0, rank), b = wrap_dim("transpose", dim1, rank);
-  if (rank == 0) return *this;
+  if (rank == 0) return viewed(*this, sizes(), strides());
   Shape dims = Shape::filled(rank, 0);
   for (int i = 0; i < rank; ++i) dims[i] = i == a ? b : i == b ? a : i;
   return permute(dims);
@@ -206,13 +206,13 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
 Tensor Tensor::t() const {
   const Shape& sizes = impl_of("t", *this).sizes;
   if (sizes.rank() > 2) throw ShapeError(text("[t] expected at most 2 dimensions, got ", sizes));
-  return sizes.rank() < 2 ? *this : transpose(0, 1);
+  return sizes.rank() < 2 ? viewed(*this, sizes, strides()) : transpose(0, 1);
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
   const TensorImpl& x = impl_of("squeeze", *this);
   const int d = wrap_dim("squeeze", dim, x.sizes.rank());
-  if (x.sizes.empty() || x.sizes[d] != 1) return *this;
+  if (x.sizes.empty() || x.sizes[d] != 1) return viewed(*this, x.sizes, x.strides);
   Shape sizes = x.sizes, strides = x.strides;
   sizes.erase(d);
   strides.erase(d);

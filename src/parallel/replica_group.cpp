@@ -94,8 +94,9 @@ Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGr
 // The node of a sum that includes other processes: all processes have to run the same sums.
 class SumOverProcesses final : public autograd::CollectiveNode {
  public:
-  SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes)
-      : CollectiveNode(kNode, group->impl().devices[0]),
+  SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes,
+                   std::span<const Tensor> parts)
+      : CollectiveNode(kNode, group->impl().devices[0], autograd::gradient_edges(parts)),
         what_(std::move(what)),
         group_(std::move(group)),
         sizes_(sizes) {}
@@ -142,9 +143,7 @@ std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<Repli
     });
     return sums;
   }
-  const auto node = std::make_shared<SumOverProcesses>(what, group, sizes);
-  for (const Tensor& part : parts) node->edges.push_back(autograd::gradient_edge(part));
-  autograd::attach(node, sums);
+  autograd::attach(std::make_shared<SumOverProcesses>(what, group, sizes, parts), sums);
   return sums;
 }
 

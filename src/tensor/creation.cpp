@@ -58,6 +58,7 @@ Tensor empty(const Shape& sizes, const TensorOptions& options) {
 
 Tensor full(const Shape& sizes, double value, const TensorOptions& options) {
   Tensor result = empty(sizes, options);
+  check_fits("full", value, result.dtype());
   fill_values(result, value);
   return result;
 }
@@ -165,6 +166,18 @@ void detail::check_rectangular(std::size_t expected, std::size_t got) {
 void detail::throw_too_large(std::uint64_t value) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   throw InvalidArgument(text("[tensor] expected integers up to ", kMost, ", got ", value));
+}
+
+void check_fits(const char* op, double value, DType dtype) {
+  visit_all(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      // Negative numbers wrap in unsigned dtypes, as in PyTorch. 2^63 is a double, the greatest int64 is none.
+      const double above = 2. * double(std::numeric_limits<T>::max() / 2 + 1);
+      const double least = std::is_signed_v<T> ? double(std::numeric_limits<T>::min()) : 1 - above;
+      if (!(value >= least && value < above))
+        throw InvalidArgument(text("[", op, "] expected a number that ", dtype, " can hold, got ", value));
+    }
+  });
 }
 
 void fill_values(const Tensor& tensor, double value) {

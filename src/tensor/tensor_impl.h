@@ -56,6 +56,7 @@ struct TensorImpl {
   std::atomic<std::uint32_t> saves = 0;        ///< Number of operations that saved this or a view of it.
   std::atomic<std::uint32_t> views = 0;        ///< Number of tensors that have this as their base.
   bool follows_base = false;                   ///< Changes of the base's graph change the view's too.
+  bool hides_graph = false;                    ///< A view, made under NoGrad, of what requires a gradient.
   Tensor base;                                 ///< The base of a differentiable view (autograd/views.h).
   std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn when the view's grad_fn was made.
 

@@ -67,6 +67,55 @@ TEST(ViewsInPlace, MadeBeforeSeeAChangeOfTheBase) {
   EXPECT_EQ(values(x.grad()), (Values{0, 10, 100, 0}));
 }
 
+TEST(ViewsInPlace, MadeBeforeAreFollowedByGradients) {
+  const Tensor x = tensor({1., 2.}).to(kFloat64).requires_grad_();
+  const Tensor outs = zeros({2, 2}, {.dtype = kFloat64});
+  const Tensor last = outs[1];
+  outs[1] = x * x;
+  EXPECT_EQ(values(gradients({sum(last * last + x)}, {x})[0]), (Values{5, 33}));
+  Tensor y = x.clone();
+  const Tensor same = y.view({2});
+  y.add_(x);
+  EXPECT_EQ(values(gradients({sum(same * same)}, {x})[0]), (Values{8, 16}));
+}
+
+TEST(ViewsInPlace, MadeUnderNoGradAreChangedUnderNoGradOnly) {
+  const Tensor x = tensor({1., 2.}).requires_grad_();
+  const Tensor y = x * 1.;
+  Tensor view;
+  {
+    const NoGrad guard;
+    view = y.slice(0, 0, 1).squeeze(0);
+    view.mul_(1.);
+  }
+  EXPECT_NE(thrown<AutogradError>([&] { view.mul_(5.); }).find("was made under NoGrad"), std::string::npos);
+  EXPECT_NE(thrown<AutogradError>([&] { y.slice(0, 0, 1).detach_(); }).find("Use detach()"), std::string::npos);
+  EXPECT_EQ(values(y), (Values{1, 2}));
+}
+
+TEST(ViewsInPlace, OfTheWholeAreTensorsOfTheirOwn) {
+  const Tensor x = tensor({1., 2.}).requires_grad_();
+  const Tensor y = x * 1.;
+  for (const Tensor& view : {y.squeeze(0), y.reshape({2}), y.flatten(), y.t()}) {
+    Tensor hooked = view;
+    hooked.register_hook([](const Tensor& g) { return g * 0.; });
+  }
+  sum(y + y.squeeze(0)).backward();
+  EXPECT_EQ(values(x.grad()), (Values{2, 2}));
+}
+
+// Hooks of the changed tensor see the gradients that reach it by what the operation saved, as in PyTorch.
+TEST(InPlaceFunctions, HaveHooksThatSecondDerivativesPass) {
+  const Tensor x = tensor({0.3, -0.7}).to(kFloat64).requires_grad_();
+  Tensor y = x.clone();
+  y.tanh_();
+  y.register_hook([](const Tensor& g) { return g * 1.5; });
+  const Tensor g = gradients({sum(square(y))}, {x}, {}, {.create_graph = true})[0];
+  const Values second = values(gradients({sum(square(g))}, {x})[0]);
+  EXPECT_NEAR(second[0], 4.9101, 1e-4);
+  EXPECT_NEAR(second[1], 0.6297, 1e-4);
+}
+
 TEST(ViewsInPlace, ThatAreExpandedSumTheirGradients) {
   Tensor x = tensor({1., 2.}).view({1, 2});
   x = x.detach().requires_grad_();
@@ -199,7 +248,7 @@ TEST(ViewsInPlaceRefuse, MemoryThatBackwardNeedsOrCannotFollow) {
   }
   {
     const Tensor other = y.detach();
-    EXPECT_NE(thrown<AutogradError>([&] { y.mul_(2.); }).find("shared by detach()"), std::string::npos);
+    EXPECT_NE(thrown<AutogradError>([&] { y.mul_(2.); }).find("shared with a detach()"), std::string::npos);
     EXPECT_THROW(y[0].mul_(2.), AutogradError);
   }
   Tensor part;

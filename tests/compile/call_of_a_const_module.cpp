@@ -1,4 +1,4 @@
-// refused: a module is called where it is not const
+// refused: a module cannot be called through a const reference
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -8,17 +8,31 @@
 #include <vector>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/runtime/stream.h>
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/thrown.h"
 #include "support/values.h"
 
 namespace lockstep {
 namespace {
 
 using testing::values;
+
+TEST(TransformerActivation, IsAFunctionOrATextOfPyTorch) {
+  nn::TransformerEncoderLayer named(4, 2, {.dropout = 0, .activation = "gelu"});
+  nn::TransformerEncoderLayer given(4, 2, {.dropout = 0, .activation = [](const Tensor& x) { return gelu(x); }});
+  given.load_state_dict(named.state_dict());
+  const Tensor x = randn({3, 2, 4});
+  EXPECT_EQ(values(named(x)), values(given(x)));
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { nn::TransformerEncoderLayer(4, 2, {.activation = "selu"}); }),
+            "[Transformer] expected the activation \"relu\", \"gelu\" or a function, got \"selu\"");
+}
 
 TEST(TransformerCalls, TakeMasksInBraces) {
   const nn::TransformerOptions small = {

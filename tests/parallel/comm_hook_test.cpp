@@ -40,7 +40,8 @@ std::vector<double> trained(const CommHook& hook, const World& world = {}, int d
   const int rank = world.rank().value();
   DeviceIds ids;
   for (int d = 0; d < devices; ++d) ids.push_back(rank * devices + d);
-  manual_seed(7);
+  GeneratorState numbers{.seed = 7};
+  const GeneratorGuard guard(numbers);
   DataParallel model(Net(), {.device_ids = ids, .buckets = small_buckets(hook), .world = world});
   optim::SGD optimizer(model.parameters(), {.lr = 0.1});
   std::vector<double> all;

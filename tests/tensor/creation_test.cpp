@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <vector>
 
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
@@ -54,6 +56,19 @@ TEST(Creation, OfTheLikeTakesOverWhatIsNotGiven) {
   EXPECT_EQ(full_like(x, 3, {.device = "cpu"}).device(), Device("cpu"));
   EXPECT_EQ(empty_like(x.t()).sizes(), (Shape{3, 2}));
   EXPECT_TRUE(empty_like(x.t()).is_contiguous());
+}
+
+TEST(Fill, RefusesNumbersThatTheDTypeCannotHold) {
+  for (const auto& refused : std::vector<std::function<void()>>{
+           [] { zeros({1}, {.dtype = kUInt8}).fill_(300); },
+           [] { full({1}, 300., {.dtype = kUInt8}); },
+           [] { zeros({1}, {.dtype = kInt32}).fill_(3e9); },
+           [] { zeros({1}, {.dtype = kInt64}).fill_(std::numeric_limits<double>::quiet_NaN()); },
+           [] { zeros({1}, {.dtype = kInt64}).fill_(9.3e18); },
+       })
+    EXPECT_NE(thrown<InvalidArgument>(refused).find("can hold"), std::string::npos);
+  EXPECT_EQ(full({1}, -1., {.dtype = kUInt8}).item<int>(), 255) << "as in PyTorch";
+  EXPECT_EQ(full({1}, -2147483648., {.dtype = kInt32}).item<int>(), -2147483648);
 }
 
 TEST(Arange, CountsBeforeTheStop) {

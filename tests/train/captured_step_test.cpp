@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/nn/activations.h>
+#include <lockstep/nn/averaged_model.h>
 #include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/dropout.h>
 #include <lockstep/nn/functional.h>
@@ -217,6 +218,22 @@ TEST(CapturedStep, RunsEagerlyOnTheCpu) {
 TEST(CapturedStep, RefusesNoEagerStep) {
   const auto make = [] { CapturedStep step([](const Tensor& x) { return x; }, {.eager_steps = 0}); };
   EXPECT_NE(thrown<InvalidArgument>(make).find("at least 1 eager step, got 0"), std::string::npos);
+}
+
+TEST(CapturedStepRefuses, AveragesOfTheModelWhichCountOnTheHost) {
+  const TestDevices devices(1);
+  nn::Linear net(2, 1);
+  net.to("cuda:0");
+  optim::swa_utils::AveragedModel<nn::Linear> average(net);
+  CapturedStep step([&](const Tensor& x) {
+    const Tensor y = sum(net(x));
+    average.update_parameters(net);
+    return y;
+  });
+  EXPECT_NE(thrown<InvalidArgument>([&] {
+              step(ones({3, 2}).cuda());
+            }).find("call it after the step"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -311,9 +311,10 @@ class Module : public ModuleBase {
   /// Does not compile: a call may change the module.
   template <class... Arguments>
   auto operator()(Arguments&&...) const {
-    static_assert(detail::kUnsupported<void(Arguments...)>,
-                  "a module is called where it is not const, as a call may change it (running means, lazy parameters): "
-                  "leave const out, of the model and of the forward() that calls this one");
+    static_assert(
+        detail::kUnsupported<void(Arguments...)>,
+        "a module cannot be called through a const reference, nor in a const forward(), because a call may change "
+        "it (running means, lazy parameters): leave the const out, for losses too");
   }
   /// Do not compile: arguments in braces have no type.
   template <class S = Self, class... Rest>

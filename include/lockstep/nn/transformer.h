@@ -13,13 +13,20 @@
 
 namespace lockstep::nn {
 
+/// A function, or PyTorch's text for one.
+class LOCKSTEP_API ActivationFunction : public std::function<Tensor(const Tensor&)> {
+ public:
+  using std::function<Tensor(const Tensor&)>::function;
+  ActivationFunction(const char* name);  ///< "relu" or "gelu"; throws InvalidArgument for another text.
+};
+
 struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< Features between the two linear layers.
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = relu;  ///< The activation after the first linear layer.
-  double layer_norm_eps = 1e-5;                            ///< The eps of all normalizations.
-  bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
-  bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.
+  ActivationFunction activation = relu;  ///< The activation after the first linear layer.
+  double layer_norm_eps = 1e-5;  ///< The eps of all normalizations.
+  bool batch_first = false;      ///< [batch, length, features] instead of [length, batch, features].
+  bool norm_first = false;       ///< Normalizes before attention and feed-forward, not after.
   bool bias = true;
   TensorOptions tensor = {};  ///< Device and dtype.
 };
@@ -124,8 +131,8 @@ struct TransformerOptions {
   std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< Layers of each half.
   std::int64_t dim_feedforward = 2048;                          ///< This and the rest are options of each layer.
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = relu;  ///< As in TransformerLayerOptions.
-  double layer_norm_eps = 1e-5;                            ///< As in TransformerLayerOptions.
+  ActivationFunction activation = relu;  ///< As in TransformerLayerOptions.
+  double layer_norm_eps = 1e-5;  ///< As in TransformerLayerOptions.
   bool batch_first = false;
   bool norm_first = false;  ///< As in TransformerLayerOptions.
   bool bias = true;
