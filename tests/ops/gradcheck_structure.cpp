@@ -130,6 +130,7 @@ std::vector<GradientCase> structure_gradient_cases() {
        {{2, 3}}},
       {"unbind", [](const Inputs& x) { return unbind(x[0], 1); }, {{2, 3}}},
       {"flip", [](const Inputs& x) { return flip(x[0], {1}); }, {{3, 4}}},
+      {"rot90", [](const Inputs& x) { return rot90(x[0], 1, {1, 0}); }, {{3, 4}}},
       {"roll",
        [](const Inputs& x) {
          return roll(x[0], {1, -1}, {0, 1});
