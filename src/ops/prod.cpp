@@ -45,7 +45,7 @@ struct ProductGradient {
   }
 };
 
-// The same as differentiable operations: n copies of the row, the i-th with element i replaced by 1.
+// Made of differentiable operations: n copies of the row, element i of copy i set to 1, and the product of each copy.
 Tensor others(const Tensor& x, int dim) {
   const std::int64_t n = x.sizes()[dim];
   const Tensor places = arange(0, double(n), 1, {.dtype = kInt64, .device = x.device()});

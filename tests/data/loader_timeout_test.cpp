@@ -93,7 +93,7 @@ TEST(DataLoaderTimeout, IsNotReachedByBatchesThatCome) {
   EXPECT_EQ(the_rest(loader).size(), 12u);
 }
 
-/// The same as a stream, without a size.
+/// An iterable dataset, which has no size, and hangs at the fourth sample until the door opens.
 struct HangingStream {
   std::shared_ptr<Door> door = std::make_shared<Door>();
   std::int64_t at = 0;

@@ -128,7 +128,7 @@ class Sweep {
     return tensor;
   }
 
-  // The same as laid_out() in inputs.py.
+  // Lays out the input as laid_out() in inputs.py does.
   Tensor input(const Json& json) const {
     if (json.is_null()) return {};
     const Known from = known(json);
@@ -142,7 +142,7 @@ class Sweep {
   }
 
   static constexpr double kLeastWeight = 0.25;
-  // The same as weight() in sweep.py.
+  // Computes the weights that weight() in sweep.py computes.
   static Tensor weights(const Tensor& y) {
     std::vector<double> numbers(std::size_t(y.numel()));
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = double(int(i % 5) - 2) * 0.5 + 0.25;

@@ -26,7 +26,7 @@ class LOCKSTEP_API NoGrad : private GradMode {
 };
 using NoGradGuard = NoGrad;  ///< libtorch's name.
 
-/// The same as NoGrad, under the name that PyTorch's inference programs use. Tensors made under it are ordinary
+/// Does what NoGrad does, under the name that PyTorch's inference programs use. Tensors made under it are ordinary
 /// tensors, which recorded operations may use later. InferenceMode(false) switches recording on, also within another
 /// InferenceMode.
 class LOCKSTEP_API InferenceMode : private GradMode {

@@ -46,7 +46,7 @@ struct LoadOptions {
   std::string_view strip_prefix = {};  ///< Removed from the front of each key that begins with it.
 };
 
-/// What a load that is not strict left out.
+/// The keys that a load with strict = false skipped.
 struct IncompatibleKeys {
   std::vector<std::string> missing_keys;     ///< The module has them, the state dict does not.
   std::vector<std::string> unexpected_keys;  ///< The state dict has them, the module does not.
