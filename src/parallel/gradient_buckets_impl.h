@@ -165,6 +165,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void launch(GradientBucket& bucket) noexcept;
   std::exception_ptr await_launches();
   void reduce(GradientBucket& bucket);
+  void call_comm_hook(GradientBucket& bucket);
 };
 
 }  // namespace lockstep

@@ -207,12 +207,24 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   if (shards) {
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
   } else if (options.comm_hook) {
-    ReducingBucket reducing(bucket.flats, streams, *communicator);
-    options.comm_hook(reducing);
+    call_comm_hook(bucket);
   } else {
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
   }
   bucket.is_reduced = true;
+}
+
+// Other processes would wait for the sums of a hook that failed here.
+void GradientBuckets::Impl::call_comm_hook(GradientBucket& bucket) {
+  try {
+    ReducingBucket reducing(bucket.flats, streams, *communicator);
+    options.comm_hook(reducing);
+  } catch (...) {
+    if (!is_alone())
+      world.transport()->fail(
+          text("a comm_hook failed in process ", world.rank().value(), " on ", world.host(world.rank())));
+    throw;
+  }
 }
 
 void GradientBuckets::Impl::end(bool failed) {
@@ -262,7 +274,8 @@ void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_
   // A hook may keep the tensor, and the next backward would overwrite it.
   const Tensor hook_input = primary.leaf_hooks.empty() || keeps_graph ? summed : summed.clone();
   Tensor gradient = hook_input;
-  primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::apply_hook("register_hook", hook, gradient); });
+  primary.leaf_hooks.call_each(
+      [&](const auto& hook) { gradient = autograd::apply_hook("register_hook", hook, gradient); });
   if (each.earlier.defined()) gradient = each.earlier.add(gradient);
   if (!gradient.is_same(hook_input)) parameter.set_whole_gradient(gradient, keeps_graph);
   primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });

@@ -104,6 +104,22 @@ TEST(CommHook, ThatThrowsEndsTheBackward) {
   EXPECT_NE(thrown<InvalidArgument>([&] { loss.backward(); }).find("no, said the hook"), std::string::npos);
 }
 
+TEST(CommHook, ThatThrowsInOneProcessEndsTheOthers) {
+  const SimulatedDevices devices({.count = 2});
+  const auto failures = testing::in_processes(2, [&](const World& world) {
+    const bool fails = world.rank().value() == 1;
+    trained(
+        [fails](ReducingBucket& bucket) {
+          if (fails) throw InvalidArgument("no, said the hook");
+          bucket.all_reduce(bucket.buffers());
+        },
+        world, 1);
+  });
+  EXPECT_NE(testing::message_of<InvalidArgument>(failures[1]).find("no, said the hook"), std::string::npos);
+  const std::string other = testing::message_of<CollectiveError>(failures[0]);
+  EXPECT_NE(other.find("a comm_hook failed in process 1"), std::string::npos) << other;
+}
+
 TEST(CommHook, IsRefusedWithShardedState) {
   const SimulatedDevices devices({.count = 2});
   const BucketOptions options{.shard_optimizer_state = true, .comm_hook = bfloat16_compress_hook};

@@ -40,8 +40,9 @@ class LOCKSTEP_API ReducingBucket {
 
 /// Leaves in every buffer the sum over all replicas of all processes: the same bits on every device, or the replicas
 /// drift apart. Called for each bucket, in the same order in all processes, on a thread of the model's while backward
-/// runs, without recording of gradients. It enqueues, and does not wait for devices. If it throws, backward throws
-/// that, and the gradients are not to be used. Copies of the model share the hook's state.
+/// runs, without recording of gradients. It enqueues, and does not wait for devices. If it throws, backward throws that,
+/// the other processes throw CollectiveError, and the gradients are not to be used. Copies of the model share the hook's
+/// state.
 using CommHook = std::function<void(ReducingBucket&)>;
 
 /// Sums float32 and float64 gradients in bfloat16: half of the bytes or less, and 8 bits of precision.
