@@ -38,10 +38,11 @@ std::optional<Failure> ControlChannel::step(Clock::time_point now, std::optional
     next_sign_ = now + limit_ / kSignsWithinLimit;
     for (const int peer : others_) send_sign(peer, waits_for.value_or(kNobody));
   }
-  for (const int peer : others_)
-    if (!failure_ && !has_left(peer) && now - peers_[std::size_t(peer)].heard > limit_)
-      failure_ = Failure{peer, text(members_.name(peer), " is lost: no sign of life within ", limit_.count(),
-                                    " ms, as ", members_.me(), " noticed")};
+  if (!failure_ && !silent_for(limit_, now).empty()) {
+    const std::vector<int> silent = silent_for(limit_ / 2, now);  // a loss may be that of a host, or cause others
+    failure_ = Failure{silent.front(), text(members_.any_of(silent), " is lost: no sign of life within ",
+                                            limit_.count(), " ms, as ", members_.me(), " noticed")};
+  }
   return failure_;
 }
 
@@ -94,6 +95,12 @@ std::vector<int> ControlChannel::unanswered() const {
   std::vector<int> unanswered = others_;
   std::erase_if(unanswered, [this](int p) { return has_left(p) || peers_[std::size_t(p)].answered == ping_; });
   return unanswered;
+}
+
+std::vector<int> ControlChannel::silent_for(Clock::duration time, Clock::time_point now) const {
+  std::vector<int> silent = others_;
+  std::erase_if(silent, [&](int p) { return has_left(p) || now - peers_[std::size_t(p)].heard <= time; });
+  return silent;
 }
 
 int ControlChannel::root_cause_of(int peer) const {

@@ -30,7 +30,6 @@ class ControlChannel {
   void ping();
   /// The same, without MPI even if datagrams do not reach all peers.
   void ping_without_mpi();
-  void resume_mpi() noexcept { mpi_has_failed_ = avoids_mpi_ = false; }
   bool avoids_mpi() const noexcept { return avoids_mpi_; }
   /// Returns the peers that have not left and have not answered the last ping.
   std::vector<int> unanswered() const;
@@ -82,6 +81,8 @@ class ControlChannel {
   void send_by_mpi(int to, const Note& note);
   void send_sign(int to, int waits_for);
   void end_sent();
+  /// Returns the peers that have not left, and from which no note came for longer than that.
+  std::vector<int> silent_for(Clock::duration time, Clock::time_point now) const;
 
   const MPI_Comm communicator_;
   Datagrams& datagrams_;

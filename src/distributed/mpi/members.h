@@ -14,6 +14,12 @@ struct Members {
 
   int size() const noexcept { return int(hosts.size()); }
   std::string name(int process) const { return text("process ", process, " on ", hosts.at(std::size_t(process))); }
+  /// Returns "process 1 on host-b or process 2 on host-a".
+  std::string any_of(const std::vector<int>& processes) const {
+    std::string names;
+    for (const int process : processes) names += text(names.empty() ? "" : " or ", name(process));
+    return names;
+  }
   std::string me() const { return name(rank); }
 };
 

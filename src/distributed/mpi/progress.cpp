@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/text.h"
-#include "distributed/mpi/hooks.h"
 #include "distributed/mpi/termination.h"
 
 namespace lockstep::mpi {
@@ -40,7 +39,6 @@ Progress::Progress(Communicators communicators, Datagrams& datagrams, const std:
       last_move_(Clock::now()) {}
 
 bool Progress::run() {
-  const Hooks hooks({.lost_connection = [this] { handle_lost_connection(); }, .abort = [this] { park_in_mpi(); }});
   while (!failure_) {
     try {
       step();
@@ -109,8 +107,8 @@ void Progress::check_termination(Clock::time_point now) {
   const std::vector<int> unanswered = control_.unanswered();
   if (unanswered.empty()) return fail(Failure{members_.rank, text(members_.me(), " was ended by SIGTERM")});
   if (now - *sigterm_at_ > kTimeToAnswer)
-    fail(Failure{unanswered.front(), text(members_.name(unanswered.front()), " is lost: SIGTERM arrived in ",
-                                          members_.me(), ", and all others answered it")});
+    fail(Failure{unanswered.front(), text(members_.any_of(unanswered), " is lost: SIGTERM arrived in ", members_.me(),
+                                          ", and all others answered it")});
 }
 
 void Progress::rest(Clock::time_point now) {
@@ -148,28 +146,10 @@ std::optional<Failure> Progress::find_lost(const std::string& why) {
   }
   const std::vector<int> unanswered = control_.unanswered();
   if (unanswered.empty()) return std::nullopt;
-  std::string names;
-  for (const int process : unanswered) names += text(names.empty() ? "" : " or ", members_.name(process));
-  return Failure{unanswered.front(), text(names, " is lost: ", why, ", and all others answered")};
+  return Failure{unanswered.front(), text(members_.any_of(unanswered), " is lost: ", why, ", and all others answered")};
 }
 
 void Progress::fail_without_mpi(const std::string& why) { fail(find_lost(why).value_or(Failure{members_.rank, why})); }
-
-void Progress::handle_lost_connection() noexcept {
-  if (!failure_)
-    if (const auto lost = find_lost(text("MPI lost its connection to ", members_.me()))) fail(*lost);
-  if (failure_) park_in_mpi();
-  control_.resume_mpi();
-}
-
-// Called from within MPI, which holds its locks, or was about to end the process. So it never returns.
-void Progress::park_in_mpi() noexcept {
-  if (!failure_) fail_without_mpi(text("MPI aborted in ", members_.me(), " (usually because a peer died)"));
-  handover_.failed(*failure_);
-  wait_to_leave();
-  handover_.ended();
-  for (;;) ::pause();
-}
 
 // The caller that leaves ends the process; without one, SIGTERM does.
 void Progress::wait_to_leave() {

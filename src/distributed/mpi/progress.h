@@ -27,7 +27,7 @@ class Progress {
   Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Attributes>& by_rank, Job& job);
 
   /// Moves messages until all processes have left. Returns false if the job failed: then MPI must not be called any
-  /// more. Does not return if MPI gave up: the job has then failed, and this thread sleeps for good.
+  /// more.
   bool run();
 
  private:
@@ -41,8 +41,6 @@ class Progress {
   void fail(const Overdue& overdue);
   std::optional<Failure> find_lost(const std::string& why);
   void fail_without_mpi(const std::string& why);
-  void handle_lost_connection() noexcept;
-  [[noreturn]] void park_in_mpi() noexcept;
   void wait_to_leave();
 
   const Members& members_;
