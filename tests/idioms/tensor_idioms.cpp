@@ -211,6 +211,7 @@ std::vector<Idiom> tensor_idioms() {
          return tensor({whole().numel(), int64_t(whole().dim())});
        }},
       {"item", [] { return tensor(matrix()[0][1].item<float>()); }},
+      {"item without a type", [] { return tensor({matrix()[0][1].item(), matrix().sum().item()}); }},
       {"accessor",
        [] {
          Tensor x = zeros({2, 2});

@@ -105,7 +105,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
 
   // Values on the host: these wait for the device, and throw the errors of its work.
   /// The only element, converted to T, any arithmetic type. Throws ShapeError unless there is exactly one.
-  template <class T>
+  template <class T = double>
   T item() const {
     return static_cast<T>(item_number());
   }
