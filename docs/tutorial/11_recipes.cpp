@@ -107,6 +107,22 @@ struct Translator : nn::Module<Translator> {
   }
 };
 
+// Greedy decoding: each word is the likeliest one after the words before it.
+Tensor decode(Translator& net, const Tensor& source, int64_t length) {  // [batch, words] -> [batch, length]
+  const NoGrad no_grad;
+  net.eval();
+  const Tensor padding = source == kPadding;
+  const Tensor memory = net.transformer.encoder(net.embedded(source), {.src_key_padding_mask = padding});
+  Tensor target = full({source.size(0), 1}, kBegin, source.device());
+  while (target.size(1) <= length) {
+    const Tensor later = nn::Transformer::generate_square_subsequent_mask(target.size(1), {.device = target.device()});
+    const Tensor x =
+        net.transformer.decoder(net.embedded(target), memory, {.tgt_mask = later, .memory_key_padding_mask = padding});
+    target = cat({target, net.output(x.select(1, -1)).argmax(1, true)}, 1);
+  }
+  return target.slice(1, 1);
+}
+
 // The target has another word for each word of the source.
 void sequence_to_sequence() {
   Translator net;
@@ -130,6 +146,7 @@ void sequence_to_sequence() {
   }
   print("scores {}, learning rate {:.4f}, the loss falls: {}\n",
         net(ones({2, 5}, kInt64), ones({2, 7}, kInt64)).sizes(), optimizer.lr(), yes_or_no(last < first));
+  print("decoded {}\n", decode(net, randint(2, kWords, {2, 6}), 6).sizes());
 }
 
 // Exponential moving average: target = (1 - tau) target + tau policy.

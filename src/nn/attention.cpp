@@ -161,8 +161,8 @@ void MultiheadAttention::extend(Projected& heads, Tensor& mask) const {
   };
   if (bias_k) append(repeated(*bias_k), repeated(*bias_v));
   if (!zero_attention_) return;
-  const Tensor nothing = zeros({batch, heads_, 1, width}, {.dtype = heads.key.dtype(), .device = heads.key.device()});
-  append(nothing, nothing);
+  const Tensor zero = zeros({batch, heads_, 1, width}, {.dtype = heads.key.dtype(), .device = heads.key.device()});
+  append(zero, zero);
 }
 
 AttendedTensors MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,

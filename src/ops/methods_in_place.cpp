@@ -37,6 +37,15 @@ Tensor& TensorMethods::change(const char* op, const F& f) {
   return target;
 }
 
+Tensor& TensorMethods::operator&=(const Tensor& other) {
+  return change("&=", [&](const Tensor& x) { return x & other; });
+}
+Tensor& TensorMethods::operator|=(const Tensor& other) {
+  return change("|=", [&](const Tensor& x) { return x | other; });
+}
+Tensor& TensorMethods::operator^=(const Tensor& other) {
+  return change("^=", [&](const Tensor& x) { return x ^ other; });
+}
 Tensor& TensorMethods::neg_() {
   return change("neg_", [](const Tensor& x) { return lockstep::neg(x); });
 }

@@ -217,7 +217,7 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
 // Other processes would wait for the sums of a hook that failed here.
 void GradientBuckets::Impl::call_comm_hook(GradientBucket& bucket) {
   try {
-    ReducingBucket reducing(bucket.flats, streams, *communicator);
+    ReducingBucket reducing(std::size_t(&bucket - buckets.data()), bucket.flats, streams, *communicator);
     options.comm_hook(reducing);
   } catch (...) {
     if (!is_alone())

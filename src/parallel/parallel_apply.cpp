@@ -31,8 +31,8 @@ struct ReplicaRandom {
   GeneratorState own_start, own, shared;
 };
 
-// Advances the caller's sequence past the numbers that the replicas drew.
-void go_on_after(const std::vector<ReplicaRandom>& replicas, const GeneratorState& caller) {
+// Moves the caller's sequence behind the numbers that the replicas drew.
+void advance_sequence_of_caller(const std::vector<ReplicaRandom>& replicas, const GeneratorState& caller) {
   std::uint64_t drawn = 0;
   bool own = false;
   for (const ReplicaRandom& random : replicas) {
@@ -197,7 +197,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
     }
   run(here);
   if (count > 1) DeviceThread::wait_until([&] { return running == 0; });
-  go_on_after(random, start);
+  advance_sequence_of_caller(random, start);
   for (const std::string& text_of_replica : printed) print_text(text_of_replica);
   for (const std::exception_ptr& failure : failures)
     if (failure) throw_lowest(failures, devices);

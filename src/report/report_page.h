@@ -1,4 +1,4 @@
-// What does not change in a report: its style, and the script that draws curves and the timeline from the page's data.
+// The fixed parts of a report: its style, and the script that draws curves and the timeline from the page's data.
 #pragma once
 
 namespace lockstep::train {

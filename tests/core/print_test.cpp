@@ -27,6 +27,7 @@ std::string captured(auto&& job) {
 TEST(PrintText, ReplacesEachPlaceByTheNextArgument) {
   EXPECT_EQ(captured([] { print("{} of {}: {}\n", 1, "two", Shape{3, 4}); }), "1 of two: [3, 4]\n");
   EXPECT_EQ(captured([] { print("plain { text }\n"); }), "plain { text }\n");
+  EXPECT_EQ(captured([] { print("{} {}\n", true, false); }), "true false\n");
 }
 
 TEST(PrintText, WritesNumbersAndTextsInTheFormThatIsGiven) {

@@ -75,6 +75,19 @@ std::vector<Idiom> math_idioms() {
        }},
       {"and of masks", [] { return (matrix() > -3) & (matrix() < 3); }},
       {"or of masks", [] { return (matrix() < -3) | (matrix() > 3); }},
+      {"or of masks in place",
+       [] {
+         Tensor done = matrix() < -3;
+         done |= matrix() > 3;
+         done &= tensor({true, false, true});
+         return done;
+       }},
+      {"xor of bits in place",
+       [] {
+         Tensor x = whole();
+         x ^= tensor(5);
+         return x;
+       }},
       {"not a mask", [] { return !(matrix() > 0); }},
       {"bits and",
        [] {

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// The value that replaces a field: its text, for {}; and its number, if it is one, for fields such as {:8.3f}.
 struct FormatArgument {
-  std::string text;  ///< As std::ostream writes it.
+  std::string text;  ///< As std::ostream writes it; "true" or "false" for a bool.
   /// The number that {:...} formats; monostate if the value is not a number.
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double> number = {};
 };
@@ -34,6 +34,7 @@ namespace detail {
 template <class T>
 FormatArgument format_argument(const T& value) {
   std::ostringstream out;
+  if constexpr (std::is_same_v<T, bool>) out << std::boolalpha;
   out << value;
   FormatArgument argument{std::move(out).str()};
   if constexpr (std::is_same_v<T, bool>)

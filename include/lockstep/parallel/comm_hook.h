@@ -4,6 +4,7 @@
 //   DataParallel model(Net{}, {.buckets = {.comm_hook = bfloat16_compress_hook}});
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <vector>
@@ -18,8 +19,12 @@ namespace lockstep {
 class LOCKSTEP_API ReducingBucket {
  public:
   /// buffers[d] is on the communicator's device d, and its work runs on streams[d].
-  ReducingBucket(std::span<const Tensor> buffers, std::span<const Stream> streams, Communicator& communicator)
-      : buffers_(buffers), streams_(streams), communicator_(communicator) {}
+  ReducingBucket(std::size_t index, std::span<const Tensor> buffers, std::span<const Stream> streams,
+                 Communicator& communicator)
+      : index_(index), buffers_(buffers), streams_(streams), communicator_(communicator) {}
+  /// The bucket's place in the order in which buckets are summed, from 0. The second backward rebuilds the buckets once:
+  /// then the same index has other parameters, and mostly another size.
+  std::size_t index() const noexcept { return index_; }
 
   /// The bucket on each device of this process: [elements], one dtype. When the hook is called: the gradients of that
   /// device's replica, with padding of any value between them.
@@ -33,6 +38,7 @@ class LOCKSTEP_API ReducingBucket {
   void all_reduce(std::span<const Tensor> tensors) const;
 
  private:
+  std::size_t index_;
   std::span<const Tensor> buffers_;
   std::span<const Stream> streams_;
   Communicator& communicator_;

@@ -213,6 +213,10 @@ class LOCKSTEP_API TensorMethods {
   Tensor new_full(const Shape& sizes, double value) const;
 
   // In place.
+  // Logical for bool tensors, bitwise for integers; `other` broadcasts. Throw DTypeError for floating dtypes.
+  Tensor& operator&=(const Tensor& other);
+  Tensor& operator|=(const Tensor& other);
+  Tensor& operator^=(const Tensor& other);
   Tensor& neg_();
   Tensor& pow_(double exponent);
   Tensor& abs_();

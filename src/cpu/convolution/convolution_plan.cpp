@@ -1,19 +1,13 @@
 #include "cpu/convolution/convolution_plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <vector>
-
-#include <lockstep/core/instruction_set.h>
 
 #include "core/channels_last.h"
 #include "core/ranked_mutex.h"
 #include "cpu/fused_dispatch.h"
-
-// Functions of the OpenMP runtime that oneDNN uses; the compiler's may be another one.
-extern "C" int omp_get_max_threads();
-extern "C" void omp_set_num_threads(int threads);
+#include "cpu/onednn.h"
 
 namespace lockstep::host {
 namespace {
@@ -97,26 +91,23 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
   const Dims stride = dims_of(op.stride), padding = dims_of(op.padding);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::convolution_forward::primitive_desc forward(
-      {dnnl::prop_kind::forward_training, algorithm::convolution_direct, x, weight, bias, y, stride, dilation, padding,
-       padding},
-      attributes, cpu_engine());
+  const auto forward =
+      describe<dnnl::convolution_forward>(attributes, dnnl::prop_kind::forward_training, algorithm::convolution_direct,
+                                          x, weight, bias, y, stride, dilation, padding, padding);
   ConvolutionPiece piece;
   if (op.kind == FusedKind::convolution) {
     piece = piece_of(forward);
     piece.primitive = dnnl::convolution_forward(forward);
     piece.weight = forward.weights_desc();
   } else if (op.kind == FusedKind::convolution_input_gradient) {
-    const dnnl::convolution_backward_data::primitive_desc backward(
-        {algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding}, attributes, cpu_engine(),
-        forward);
+    const auto backward = describe_gradient<dnnl::convolution_backward_data>(
+        forward, attributes, algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding);
     piece = piece_of(backward);
     piece.primitive = dnnl::convolution_backward_data(backward);
     piece.weight = backward.weights_desc();
   } else {
-    const dnnl::convolution_backward_weights::primitive_desc backward(
-        {algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding}, attributes, cpu_engine(),
-        forward);
+    const auto backward = describe_gradient<dnnl::convolution_backward_weights>(
+        forward, attributes, algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding);
     piece = piece_of(backward);
     piece.primitive = dnnl::convolution_backward_weights(backward);
     piece.weight = backward.diff_weights_desc();
@@ -190,14 +181,6 @@ std::shared_ptr<const ConvolutionPlan> make_plan(const FusedOp& op) {
   }
 }
 
-// Applies LOCKSTEP_CPU to oneDNN, which otherwise uses all instruction sets of the processor.
-void limit_instructions() {
-  const char* const choice = std::getenv("LOCKSTEP_CPU");
-  if (!choice || !*choice) return;
-  if (instruction_set() == InstructionSet::plain) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
-  if (instruction_set() == InstructionSet::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
-}
-
 // Everything that a plan depends on.
 std::vector<std::int64_t> key_of(const FusedOp& op) {
   std::vector<std::int64_t> key = {std::int64_t(op.kind), op.groups};
@@ -217,22 +200,6 @@ std::vector<std::int64_t> key_of(const FusedOp& op) {
 }
 
 }  // namespace
-
-OneOpenMpThread::OneOpenMpThread() noexcept : before_(omp_get_max_threads()) {
-  if (before_ != 1) omp_set_num_threads(1);
-}
-OneOpenMpThread::~OneOpenMpThread() {
-  if (before_ != 1) omp_set_num_threads(before_);
-}
-
-// Never destroyed: threads may compute until the process ends.
-const dnnl::engine& cpu_engine() {
-  static const auto& engine = *[] {
-    limit_instructions();
-    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
-  return engine;
-}
 
 ConvolutionParts ConvolutionPlan::parts(FusedKind kind) const {
   const bool gradient = kind == FusedKind::convolution_weight_gradient;

@@ -13,22 +13,6 @@
 
 namespace lockstep::host {
 
-/// In its scope, this thread's calls of oneDNN use one thread: our own workers divide the work. (Debian's oneDNN uses
-/// OpenMP, whose number of threads is a setting of each calling thread.)
-class OneOpenMpThread {
- public:
-  OneOpenMpThread() noexcept;
-  ~OneOpenMpThread();
-  OneOpenMpThread(const OneOpenMpThread&) = delete;
-  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
-
- private:
-  int before_;
-};
-
-/// oneDNN's engine for the CPU.
-const dnnl::engine& cpu_engine();
-
 /// A convolution of some images of the batch.
 struct ConvolutionPiece {
   dnnl::primitive primitive;

@@ -5,6 +5,7 @@
 #include "cpu/convolution/convolution_plan.h"
 #include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
+#include "cpu/onednn.h"
 #include "cpu/parallel.h"
 
 namespace lockstep::host {

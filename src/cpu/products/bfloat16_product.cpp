@@ -11,7 +11,7 @@
 #include <lockstep/core/instruction_set.h>
 
 #include "core/ranked_mutex.h"
-#include "cpu/convolution/convolution_plan.h"
+#include "cpu/onednn.h"
 #include "cpu/parallel.h"
 
 namespace lockstep::host {
@@ -61,9 +61,8 @@ ProductPiece make_product_piece(const Matmul& p, std::int64_t m, std::int64_t n)
     after.append_sum(float(p.beta));
     attributes.set_post_ops(after);
   }
-  const auto wanted = p.bias ? dnnl::matmul::desc(piece.a, piece.b, piece.bias, piece.c)
-                             : dnnl::matmul::desc(piece.a, piece.b, piece.c);
-  const dnnl::matmul::primitive_desc found(wanted, attributes, cpu_engine());
+  const auto found = p.bias ? describe<dnnl::matmul>(attributes, piece.a, piece.b, piece.bias, piece.c)
+                            : describe<dnnl::matmul>(attributes, piece.a, piece.b, piece.c);
   piece.scratch = found.scratchpad_desc();
   piece.primitive = dnnl::matmul(found);
   return piece;

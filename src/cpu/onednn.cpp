@@ -1,0 +1,40 @@
+#include "cpu/onednn.h"
+
+#include <cstdlib>
+
+#include <lockstep/core/instruction_set.h>
+
+// Functions of the OpenMP runtime that oneDNN uses; the compiler's may be another one.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int threads);
+
+namespace lockstep::host {
+namespace {
+
+// Applies LOCKSTEP_CPU to oneDNN, which otherwise uses all instruction sets of the processor.
+void limit_instructions() {
+  const char* const choice = std::getenv("LOCKSTEP_CPU");
+  if (!choice || !*choice) return;
+  if (instruction_set() == InstructionSet::plain) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+  if (instruction_set() == InstructionSet::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+}
+
+}  // namespace
+
+OneOpenMpThread::OneOpenMpThread() noexcept : before_(omp_get_max_threads()) {
+  if (before_ != 1) omp_set_num_threads(1);
+}
+OneOpenMpThread::~OneOpenMpThread() {
+  if (before_ != 1) omp_set_num_threads(before_);
+}
+
+// Never destroyed: threads may compute until the process ends.
+const dnnl::engine& cpu_engine() {
+  static const auto& engine = *[] {
+    limit_instructions();
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return engine;
+}
+
+}  // namespace lockstep::host

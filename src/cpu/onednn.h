@@ -1,0 +1,45 @@
+// oneDNN: its engine, its threads, and descriptors of primitives by either interface, that of 2.x or that of 3.x.
+#pragma once
+
+#include <dnnl.hpp>
+
+namespace lockstep::host {
+
+/// In its scope, this thread's calls of oneDNN use one thread: our own workers divide the work. (Debian's oneDNN uses
+/// OpenMP, whose number of threads is a setting of each calling thread.)
+class OneOpenMpThread {
+ public:
+  OneOpenMpThread() noexcept;
+  ~OneOpenMpThread();
+  OneOpenMpThread(const OneOpenMpThread&) = delete;
+  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
+
+ private:
+  int before_;
+};
+
+/// oneDNN's engine for the CPU.
+const dnnl::engine& cpu_engine();
+
+/// Returns the descriptor of a primitive. Throws dnnl::error if oneDNN has no implementation.
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attributes, const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {cpu_engine(), arguments..., attributes};
+#else
+  return {typename Primitive::desc(arguments...), attributes, cpu_engine()};
+#endif
+}
+
+/// The same for the gradient of `forward`, the descriptor of another primitive.
+template <class Primitive, class Forward, class... Arguments>
+typename Primitive::primitive_desc describe_gradient(const Forward& forward, const dnnl::primitive_attr& attributes,
+                                                     const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {cpu_engine(), arguments..., forward, attributes};
+#else
+  return {typename Primitive::desc(arguments...), attributes, cpu_engine(), forward};
+#endif
+}
+
+}  // namespace lockstep::host
