@@ -13,8 +13,8 @@
 namespace lockstep::autograd {
 namespace {
 
-// False if the leaf was frozen after the forward operation. For a parameter on several devices, the primary decides for
-// all replicas.
+// False if the leaf was frozen after the forward operation. The primary's flag counts for all replicas of a
+// parameter.
 bool takes_gradients(const Tensor& leaf) {
   const Replica* const replica = replica_of(leaf);
   return needs_grad(replica ? replica->parameter->replicas()[0].tensor : leaf);

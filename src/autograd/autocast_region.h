@@ -1,5 +1,5 @@
-// The state of an Autocast region: the dtype, and the cached casts of parameters. The replicas of a pass share it from
-// their threads.
+// The state of an Autocast region: the dtype, and the cached casts of parameters. The threads of all replicas of a pass
+// share it.
 #pragma once
 
 #include <cstdint>

@@ -45,8 +45,8 @@ class Kept final : public SavedPlaceholder {
   const Tensor tensor_;
 };
 
-// Returns the input so that operations on it are recorded as in the first run, even if an outer checkpoint recomputed
-// it without its graph.
+// Returns the input in a form that makes operations on it be recorded as in the first run, even if an outer checkpoint
+// has recomputed the input without its graph.
 Tensor recorded_as_before(const Tensor& input, bool needed_grad) {
   if (!needed_grad || needs_grad(input)) return input;
   Tensor end = input.detach();
@@ -153,7 +153,7 @@ CheckpointFrame::Values CheckpointFrame::values_of(const Tensor& target) {
   return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
 }
 
-// In reverse order, since views may overlap. Does not count as an in-place change: the versions are restored too.
+// Restores in reverse order, since views may overlap. Restores the versions too, so this is not an in-place change.
 void CheckpointFrame::restore(const std::vector<Values>& all) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     copy_values(each->target, each->copy);

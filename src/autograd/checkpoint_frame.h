@@ -1,7 +1,7 @@
 // The record of a checkpointed function: the saved tensors in order, without their memory, and the means to recompute
-// them. For the second run, tensors that the function changes in place (buffers) get the values that the first run
-// found; afterwards they get their present values back. One thread at a time uses it; backwards on several devices take
-// turns.
+// them. Before the second run, tensors that the function changes in place (buffers) get the values that they had before
+// the first run. After it they get their present values back. Only one thread at a time uses a frame; backwards on
+// several devices take turns.
 #pragma once
 
 #include <atomic>

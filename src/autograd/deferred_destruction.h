@@ -1,5 +1,5 @@
-// Frees a graph in a loop. If each node were destroyed inside the destructor of the node before it, long chains of
-// nodes, of gradients, or of tensors that hooks hold would overflow the stack. Each thread has its own list.
+// Frees a graph in a loop. If the destructor of each node destroyed the next node, a long chain of nodes, of gradients,
+// or of tensors that hooks hold would overflow the stack. Each thread has its own list.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ class DeferredDestruction {
     if (tensor.defined()) keep(tensors_, tensor);
   }
 
-  /// For destructors. collect(deferred) adds the objects that the destructor would destroy; then all are destroyed, by
-  /// the outermost destroy() of this thread.
+  /// For destructors. collect(deferred) adds the objects that the destructor would destroy. The outermost destroy() of
+  /// this thread then destroys them all.
   template <class Collect>
   static void destroy(const Collect& collect) {
     if (DeferredDestruction* const outer = current()) return collect(*outer);

@@ -45,8 +45,8 @@ std::vector<Values> moved(const TensorFunction& function, const Tensors& inputs,
   return outputs;
 }
 
-// The row of the Jacobian of output[k]: its derivatives by all elements of the inputs; zeros for inputs that backward
-// does not reach.
+// The row of the Jacobian for output[k]: its derivatives with respect to all elements of the inputs, with zeros for
+// inputs that backward does not reach.
 std::vector<Values> analytic_row(const Tensor& output, std::size_t k, const Tensors& leaves) {
   Values seed(std::size_t(output.numel()));
   seed[k] = 1;
@@ -78,7 +78,7 @@ void gradcheck(const TensorFunction& function, const Tensors& inputs, const Grad
   const Tensors leaves = fresh_leaves(inputs);
   const Tensors outputs = function(leaves);
 
-  // analytic[o][k][i][j]: element k of output o by element j of input i. Empty if the output is not differentiable.
+  // analytic[o][k][i][j]: derivative of element k of output o by element j of input i. Empty without a gradient.
   std::vector<std::vector<std::vector<Values>>> analytic(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o)
     for (std::size_t k = 0; outputs[o].requires_grad() && k < std::size_t(outputs[o].numel()); ++k)
@@ -127,7 +127,7 @@ void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const 
       if (!found[i].defined()) found[i] = zeros_like(wanted[i]);
     return found;
   };
-  // Checks the recorded gradient's values too: its derivative may be right although it is wrong.
+  // Checks the recorded gradient's values too: a wrong gradient may have a right derivative.
   const Tensors recorded = gradient(extended, true), plain = gradient(extended, false);
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const Values got = values_of(recorded[i]), expected = values_of(plain[i]);

@@ -21,7 +21,7 @@ GraphTask::GradientSource::GradientSource(const Node& node)
 
 namespace {
 
-// Refuses nodes from before the captured step: their saved tensors would not be computed again by replays.
+// Refuses nodes from before the captured step, because replays would not compute their saved tensors again.
 void refuse_of_other_step(const Node& node) {
   if (const ReplayValues* const captured = context().replay_values; captured && node.sequence < captured->first_node())
     throw InvalidArgument(text("[backward] the captured step's backward reaches ", node.name(),
@@ -193,8 +193,8 @@ void GraphTask::run() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-// Adds leaves in the order in which backward will reach them. Within a layer, its first leaf, the weight, comes first:
-// otherwise the bias would take the last room in the bucket of earlier leaves.
+// Adds leaves in the order in which backward will reach them. Within a layer the first leaf, its weight, comes first.
+// If the bias came first, it would fill up the bucket of the leaves before it and delay that bucket.
 void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::ranges::sort(leaves_, {}, [](const NodeState* v) { return std::pair(~v->last_producer, v->node->sequence); });
@@ -206,8 +206,8 @@ void GraphTask::use(const Stream& stream) {
   if (!stream.device().is_cpu() && std::ranges::find(used_, stream) == used_.end()) used_.push_back(stream);
 }
 
-// Work that the caller has enqueued, such as a change of .grad, runs before backward, whichever streams backward
-// uses...
+// Work that the caller has enqueued, such as a change of .grad, runs before backward on all streams of the
+// backward.
 void GraphTask::fork_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());
@@ -215,7 +215,7 @@ void GraphTask::fork_streams() {
   }
 }
 
-// ... and work that the caller enqueues next runs after it.
+// Work that the caller enqueues after backward() runs after the work of the backward.
 void GraphTask::join_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());

@@ -36,7 +36,7 @@ class GraphTask final : public RunningBackward {
  public:
   explicit GraphTask(const BackwardOptions& options) : options_(options), detects_anomaly_(context().detects_anomaly) {}
 
-  /// Discovers the graph of a root. To be called before anything that may fail on a device: devices() is complete then.
+  /// Discovers the graph of a root. Call this before anything that may fail on a device, so that devices() is complete.
   void reach(const Tensor& root);
   /// After reach() of all roots: the factor for the gradients of backward()'s roots, 1 for a single process. Each
   /// process's loss is weighted by its share of the passes in the graph (autograd/several_processes.h); a loss that
@@ -45,8 +45,8 @@ class GraphTask final : public RunningBackward {
   double weigh_passes();
   /// After reach(root).
   void add_root(const Tensor& root, const Tensor& gradient);
-  /// Before run(): gradients of `inputs` are captured and none are accumulated; only nodes on the way to them run.
-  /// Gradients of an input's replicas are captured too.
+  /// Call before run(), which then captures the gradients of `inputs` and of their replicas, and accumulates none. Only
+  /// the nodes between the roots and these inputs run.
   void capture(std::span<const Tensor> inputs);
   void run();
   /// After run(): the gradient of each captured input, summed over its replicas.
@@ -58,7 +58,7 @@ class GraphTask final : public RunningBackward {
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;
-  /// The node that sent a gradient. Its order is the order of addition.
+  /// The node that sent a gradient. Gradients are added in the order of their sources.
   struct GradientSource {
     int device;  // -1 for the CPU
     std::uint64_t sequence;
@@ -95,7 +95,7 @@ class GraphTask final : public RunningBackward {
     DeviceState* device;
     std::priority_queue<NodeState*, std::vector<NodeState*>, Later> nodes;
     bool is_draining = false;
-    // For hooks on the device thread: each device has its own sequence, so that the order of draws does not matter.
+    // For hooks on the device thread. Each device has its own sequence, so timing does not change the draws.
     GeneratorState random_start, random;
   };
   struct ReplicaPart {

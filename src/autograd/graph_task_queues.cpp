@@ -13,8 +13,8 @@
 
 namespace lockstep::autograd {
 
-// Order of a queue: leaves first, in order of creation, so that their gradients are ready as early as possible; then
-// the latest operation.
+// Order of a queue: leaves come first, in order of creation, so that their gradients are ready as early as possible.
+// Then comes the operation that was recorded last.
 bool GraphTask::Later::operator()(const NodeState* a, const NodeState* b) const {
   const auto rank = [](const NodeState* v) {
     const bool leaf = v->node->edges.empty();
@@ -159,8 +159,8 @@ void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gr
                                    : ": check the inputs of that operation in forward"));
 }
 
-// Sums the gradients that arrived in each slot, on the node's stream; for an output on another device than the first,
-// on this thread's current stream of that device.
+// Sums the gradients that arrived in each slot. The sum runs on the node's stream, or, if the output is on another
+// device than the first output, on this thread's current stream of that device.
 Gradients GraphTask::sum_arrivals(NodeState& state) {
   Gradients sums(std::size_t(state.node->outputs));
   std::pmr::vector<IncomingGradient> arrivals = std::move(state.arrivals);

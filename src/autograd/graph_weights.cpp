@@ -84,10 +84,10 @@ double GraphTask::weigh_passes() {
   return 1 / double(first.of_each.size());
 }
 
-// For passes with different shares. A node has the weight of the passes from which its value was computed. A node
-// between the root and the passes that adds results of several passes, or was computed from parameters only, has the
-// same weight in all processes; a gradient that flows from there to a node of one pass is multiplied by that pass's
-// share. The output of a pass belongs to that pass, whatever its input was computed from.
+// For passes with different shares. A node has the weight of the pass from which its value was computed. A node between
+// the root and the passes may add results of several passes, or be computed from parameters only; it then has no pass,
+// and the same weight in all processes. A gradient that flows from such a node to a node of one pass is multiplied by
+// that pass's share. The output of a pass belongs to that pass, even if its input comes from another pass.
 void GraphTask::weigh_each_pass() {
   struct Passes {
     const ProcessShares* one = nullptr;

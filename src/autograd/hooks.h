@@ -1,5 +1,5 @@
-// Hooks: functions that backward calls with gradients, and their removal. Must not be added while a backward calls
-// them.
+// Hooks: functions that backward calls with gradients, and their removal. Do not add hooks while a backward calls
+// hooks.
 #pragma once
 
 #include <algorithm>

@@ -14,13 +14,13 @@ void check_recorded_in_place(const char* op, const Tensor& target);
 [[noreturn]] void refuse_hidden_graph(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
-/// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument if the
-/// result would depend on the order of elements: the target repeats its memory (expand), or an input shares the
-/// target's memory other than element by element. If the change will be recorded, throws AutogradError for targets that
-/// recording cannot follow: a leaf that requires a gradient, or a view of one; memory that is saved for backward, or
-/// shared with a tensor that does not follow the target's graph (detach(), or a view made under NoGrad). A view made
-/// under NoGrad of a tensor that requires a gradient may be changed under NoGrad only. Waits for copies that read the
-/// target if it is pinned.
+/// To be called by an operation before it reads `inputs` and changes `target` in place. Throws InvalidArgument if the
+/// result would depend on the order of elements: if the target repeats its memory (expand), or if an input overlaps the
+/// target's memory in another way than element by element. If the change will be recorded, throws AutogradError for
+/// targets that cannot be recorded: a leaf that requires a gradient, or a view of such a leaf; memory that is saved for
+/// backward; memory shared with a tensor that does not follow the target's graph (detach(), or a view made under
+/// NoGrad). If a view was made under NoGrad of a tensor that requires a gradient, it may be changed only under NoGrad.
+/// If the target is pinned, waits for the copies that read it.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);

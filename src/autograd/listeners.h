@@ -16,7 +16,7 @@ void refuse_stale(const Tensor& leaf);
 /// Used only by the backward's caller.
 class Listeners {
  public:
-  /// Adds the leaf to those that its listener, if it has one, gets in begin(). Throws as refuse_stale().
+  /// If the leaf has a listener, adds the leaf to those that the listener gets in begin(). Throws as refuse_stale().
   void add(const Tensor& leaf);
   /// Calls begin() of each listener. If one throws, calls end() of the listeners before it and rethrows.
   void begin(bool keeps_graph);

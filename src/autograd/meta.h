@@ -45,7 +45,7 @@ inline const Node* grad_fn_of(const TensorImpl& tensor) noexcept {
   return meta ? meta->grad_fn.get() : nullptr;
 }
 
-/// True if the base of a view has a newer grad_fn than the one from which the view's was made (autograd/views.h).
+/// True if the view's base got a new grad_fn after the view's own grad_fn was made (autograd/views.h).
 inline bool has_stale_grad_fn(const TensorImpl& view) noexcept {
   if (!view.follows_base) return false;
   const Node* const now = grad_fn_of(*view.base.impl());

@@ -38,7 +38,7 @@ enum class NodeKind : std::uint8_t {
 
 class Node {
  public:
-  /// `inputs` come first: to find the edge of a view may make a node, which has to be older than this one.
+  /// The edges are computed before the node gets its number, because finding a view's edge may make an older node.
   Node(const char* op, const Device& device, std::vector<Edge> inputs, NodeKind kind = NodeKind::operation);
   virtual ~Node();
   Node(const Node&) = delete;

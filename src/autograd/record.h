@@ -37,8 +37,8 @@ Edge gradient_edge(const Tensor& tensor);
 /// The edges of several tensors.
 std::vector<Edge> gradient_edges(std::span<const Tensor> tensors);
 
-/// To be called from backward: the bucket memory for the gradient of the node's input `input`. The node may write the
-/// gradient there on its stream, and return this tensor, which saves a copy. Undefined if that is not possible.
+/// For use in backward: the bucket memory for the gradient of the node's input `input`, undefined if there is none. The
+/// node may write the gradient there on its stream and return this tensor, which saves a copy.
 Tensor grad_bucket_view(int input);
 
 [[noreturn]] void throw_released(const char* op);
@@ -78,7 +78,7 @@ void record(const char* op, Tensor& output, std::initializer_list<const Tensor*>
          std::span(&output, 1));
 }
 
-/// The same for any number of inputs and outputs.
+/// Like the function above, for any number of inputs and outputs.
 template <class Backward>
 void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tensor> inputs, Backward body) {
   attach(std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), gradient_edges(inputs), std::move(body)),

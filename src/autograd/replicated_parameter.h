@@ -38,17 +38,17 @@ struct Replica {
   ReplicatedParameter* parameter;
   std::size_t index;  ///< 0 for the primary: the tensor that users and state dicts see.
   Tensor tensor;
-  /// The elements that an optimizer updates here and keeps state for: all elements; if the parameter is sharded, a
-  /// shard that no other replica of any process has.
+  /// The elements of this replica that an optimizer updates and keeps state for: all elements, or, if the parameter is
+  /// sharded, a shard that belongs to this replica alone among all processes.
   Shard shard;
 };
 
-/// Is told of each backward through leaves that are replicas (DDP's reducer). One for all parameters of a model.
+/// Called in each backward that reaches leaves that are replicas (like DDP's reducer). A model has one listener.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;
-  /// Called before a backward, on its caller's thread: the backward will reach these leaves, on each device in about
-  /// this order, which follows from the order of the forward operations. `keeps_graph`: gradients are recorded
+  /// Called before a backward, on its caller's thread. The backward will reach these leaves on each device in about
+  /// this order, which is determined by the order of the forward operations. `keeps_graph`: gradients are recorded
   /// (create_graph). Throws AutogradError if another backward that reaches some of them is running.
   virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph) = 0;
   /// Called when the backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's
@@ -58,28 +58,28 @@ class GradientListener {
   /// Called after the backward, failed or not, on its caller's thread. Runs the hooks of the leaves, which see the
   /// whole gradients.
   virtual void end(bool failed) = 0;
-  /// The weight of this process's loss if it went through no model: the weights of all processes add up to 1, or are 1
-  /// each if losses are parts of a sum.
+  /// The weight of this process's loss if the loss was computed without a model. The weights of all processes add up to
+  /// 1, or are 1 each if losses are parts of a sum.
   virtual double weight_without_pass() const noexcept = 0;
 };
 
 /// One object for a parameter and all its replicas. The `replica` of each replica's Meta refers to it.
 ///
-/// While a backward reaches the parameter, only accumulate() and grad_bucket_view() may be called: functions that
-/// change the gradient throw AutogradError then, and complete_gradient() does nothing.
+/// During a backward that reaches the parameter, only accumulate() and grad_bucket_view() may be called. Functions that
+/// change the gradient throw AutogradError during that time, and complete_gradient() does nothing.
 class ReplicatedParameter {
  public:
   virtual ~ReplicatedParameter() = default;
 
-  /// The primary first. Empty once the replicas are stale: others have taken their place, or the model was destroyed.
+  /// The primary first. Empty once the replicas are stale: replaced by newer ones, or without their model.
   std::span<const Replica> replicas() const noexcept {
     return is_stale_ ? std::span<const Replica>() : std::span<const Replica>(replicas_);
   }
   bool is_stale() const noexcept { return is_stale_; }
   bool is_sharded() const noexcept { return is_sharded_; }
-  /// Null if the parameter is not sharded, or only between the devices of this process. All processes must call the
-  /// functions that need other processes' shards in the same order: complete_gradient(), all_gather(),
-  /// all_gather_numbers().
+  /// Null if the parameter is not sharded, or is sharded only between the devices of this process. The functions
+  /// complete_gradient(), all_gather() and all_gather_numbers() need other processes' shards, so all processes must
+  /// call them in the same order.
   const std::shared_ptr<const ShardLayout>& shard_layout() const noexcept { return shard_layout_; }
 
   /// True if other processes have replicas too.
@@ -112,8 +112,8 @@ class ReplicatedParameter {
   /// Called after each replica of these parameters, of one model, was changed in its shard: all-gathers the shards, on
   /// the current streams.
   virtual void all_gather(std::span<ReplicatedParameter* const> parameters) = 0;
-  /// All-gathers float64 numbers, contiguous, equally many on each replica's device: returns, for each device, the
-  /// numbers of all ranks of all processes in order of rank. On the current streams.
+  /// All-gathers float64 numbers, on the current streams. The tensors are contiguous, and have equally many numbers on
+  /// each replica's device. Returns, for each device, the numbers of all processes' ranks, in the order of the ranks.
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 
  protected:

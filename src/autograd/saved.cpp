@@ -10,7 +10,7 @@ namespace lockstep::autograd {
 
 namespace {
 
-// Such a leaf is not dropped: its module keeps it anyway.
+// checkpoint() does not drop such a leaf, because its module keeps it anyway.
 bool is_trained_leaf(const Tensor& tensor) {
   const Meta* const meta = meta_of(tensor);
   return meta && meta->leaf_requires_grad && !meta->grad_fn;

@@ -14,8 +14,8 @@ class SavedPlaceholder {
   virtual Tensor get() = 0;  ///< Connected to a graph if gradients are recorded.
 };
 
-/// Context::save_listener: is told of each tensor that this thread saves, in order, except leaves that require a
-/// gradient, and of each tensor that it is about to change in place.
+/// Context::save_listener. Called for each tensor that this thread saves, in order, except leaves that require a
+/// gradient, and for each tensor that the thread is about to change in place.
 class SaveListener {
  public:
   /// Returns the object to keep in the tensor's place; null to keep the tensor itself.

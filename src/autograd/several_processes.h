@@ -1,5 +1,5 @@
-// Nodes that a backward over several processes must know before it runs: the boundaries where a graph enters and leaves
-// a model, and collective operations.
+// Nodes that a backward over several processes must find before it runs: the boundaries at which a graph enters or
+// leaves a model, and collective operations.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ struct ProcessShares {
   double own() const noexcept { return of_each[here]; }
 };
 
-/// The identity, where a tensor enters or leaves a model of several processes. A backward that reaches one multiplies
-/// its root's gradient by the pass's share (graph_weights.cpp); the node itself does not multiply.
+/// An identity node where a tensor enters or leaves a model of several processes. A backward that reaches such a node
+/// multiplies its root's gradient by the pass's share (graph_weights.cpp); the node itself does not multiply.
 class PassBoundary final : public Node {
  public:
   PassBoundary(const Tensor& x, std::shared_ptr<const ProcessShares> shares_of_pass)
@@ -31,17 +31,17 @@ class PassBoundary final : public Node {
   const std::shared_ptr<const ProcessShares> shares;
 };
 
-/// x behind a PassBoundary; x itself if gradients are not recorded. Backward is recorded with this function too, so a
-/// gradient of a gradient also meets a boundary.
+/// Returns x behind a PassBoundary, or x itself if gradients are not recorded. The node's backward calls this function
+/// too, so a gradient of a gradient also reaches a boundary.
 Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& shares);
 
-/// The shares of the pass from which x was computed: the weights of a backward of x, or of a loss that adds x to
-/// others, in each process. Null if there is no pass, or no gradient is recorded. Throws AutogradError if x was
-/// computed from passes with different shares.
+/// The shares of the pass from which x was computed: for each process, the weight of a backward of x, or of a loss in
+/// which x is a summand. Null if x was computed without a pass, or if no gradient is recorded. Throws AutogradError if
+/// x was computed from passes with different shares.
 std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x);
 
-/// A node whose backward is a collective operation of several processes. All processes run these nodes in one order:
-/// the reverse of the order of their forward operations, whichever is ready first.
+/// A node whose backward is a collective operation of several processes. All processes run these nodes in one order,
+/// the reverse order of their forward operations, even if another node becomes ready earlier.
 class CollectiveNode : public Node {
  public:
   CollectiveNode(const char* forward_op, const Device& device, std::vector<Edge> inputs)
@@ -49,8 +49,8 @@ class CollectiveNode : public Node {
 
   /// Describes the operation: the same text in every process.
   virtual std::string what() const = 0;
-  /// Compares the collectives that all processes will run, in order. Throws InvalidArgument, in every process, for the
-  /// first that is missing or differs.
+  /// Compares the collectives that the processes will run, in order. If one is missing or differs, throws an
+  /// InvalidArgument that names the first such collective, in every process.
   virtual void agree(const std::vector<std::string>& all) const = 0;
 };
 

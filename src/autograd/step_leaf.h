@@ -1,5 +1,5 @@
-// The leaves of a captured step (tensor/host_state.h): a replay leaves gradients as backward would, and requires the
-// state that backward depended on to be unchanged.
+// The leaves of a captured step (tensor/host_state.h). After a replay their gradients are as after a backward; before a
+// replay the state on which backward depended must be unchanged.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

@@ -42,8 +42,8 @@ struct Part {
 
 Tensor view_values(const Part& part, const Tensor& whole);
 
-// A tensor like the base: `gradient` in the view's elements, zeros elsewhere. Elements of an expanded view that are one
-// element of the base are summed.
+// A tensor like the base with `gradient` in the view's elements and zeros elsewhere. If several elements of an expanded
+// view are one element of the base, their gradients are summed.
 Tensor embed_in_base(const Part& part, const Tensor& gradient) {
   Tensor whole = part.whole_like(gradient);
   fill_values(whole, 0);
@@ -112,7 +112,7 @@ class CopySlices final : public Node {
   void release() override { change_->release(); }
 
  private:
-  // The base's, and what `change` read besides the view.
+  // The base's edge, and the edges of the other inputs of `change`.
   static std::vector<Edge> edges_of(const Tensor& base, Node& change) {
     std::vector<Edge> edges = std::exchange(change.edges, {});
     edges[0] = gradient_edge(base);

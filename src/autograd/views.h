@@ -1,10 +1,10 @@
 // Differentiable views and in-place changes.
 //
-// A view that is made while gradients are recorded refers to its base: the tensor, itself not a view, whose array it
-// shows. The base owns the array's graph. A recorded in-place change of a view makes a new version of the base
-// (PyTorch's CopySlices): the gradient of the new base is split; the view's part goes through the operation that
-// changed it, the rest to the old base. A view whose base has a newer grad_fn gets a new grad_fn when it is used next:
-// AsStrided of the new base. So older views see the change too.
+// A view that is made while gradients are recorded refers to its base: the tensor whose array it shows, which is not
+// itself a view. The base owns the array's graph. A recorded in-place change of a view makes a new version of the base
+// (PyTorch's CopySlices). The gradient of the new base is split: the view's part goes through the operation that
+// changed the view, the rest goes to the old base. If the base has got a newer grad_fn, the next use of a view gives
+// the view a new grad_fn, AsStrided of the new base. So older views include the change too.
 #pragma once
 
 #include <initializer_list>
@@ -19,16 +19,16 @@ namespace lockstep::autograd {
 /// A view of x, differentiable if gradients are recorded; the operation records its own node.
 Tensor view_of(const Tensor& x, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
-/// From now on the view keeps its own graph, or has none. Recorded in-place changes of the base throw AutogradError
-/// then.
+/// After this call the view keeps its own graph, or has none. Recorded in-place changes of its base throw
+/// AutogradError.
 void stop_following_base(const Tensor& view) noexcept;
 
-/// Called after an in-place change of `target`: `node`, whose first edge is the old target's, computed the new values.
+/// Called after an in-place change of `target`. `node` computed the values; its first edge is the old target's.
 void attach_in_place(const std::shared_ptr<Node>& node, Tensor& target);
 
-/// Records that `op` changed `target` in place, computed from the old `target` and `others`. To be called only if one
-/// of these requires a gradient, after check_in_place(). `body` is as for record(), but may not call grad_bucket_view()
-/// for the first input, the target, and may not save the target as an output.
+/// Records that `op` changed `target` in place, with values computed from the old `target` and `others`. Call this
+/// after check_in_place(), and only if one of these tensors requires a gradient. `body` is as for record(), but must
+/// not call grad_bucket_view() for the first input (the target), and must not save the target as an output.
 template <class Backward>
 void record_in_place(const char* op, Tensor& target, std::initializer_list<const Tensor*> others, Backward body) {
   std::vector<Edge> edges;

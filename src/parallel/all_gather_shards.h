@@ -1,4 +1,4 @@
-// All-gathers tensors of which each device has a shard.
+// All-gathers sharded tensors: each device has one shard of each tensor.
 #pragma once
 
 #include <span>
@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-/// One tensor per device, all of one shape, contiguous, each valid in its device's shard. The shards cover every
-/// element once.
+/// One tensor per device. All are contiguous and have one shape; each is valid only in its device's shard. The shards
+/// cover every element once.
 struct ShardedTensor {
   std::vector<Tensor> tensors;          ///< By device of this process.
   std::vector<autograd::Shard> shards;  ///< By rank of all processes.
 };
 
-/// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the tensors,
-/// which may lie anywhere in memory. Does not count as an in-place change. Between processes, devices with the same
-/// index exchange shards, once; then, if there are several processes, the devices of each exchange theirs
-/// (`own_devices`).
+/// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the
+/// tensors, which may lie anywhere in memory. Does not count as an in-place change. With several processes,
+/// devices of equal index first exchange their shards; then the devices of each process (`own_devices`) exchange
+/// what they have.
 void all_gather_shards(Communicator& all, Communicator& own_devices, std::span<const ShardedTensor> tensors);
 
 }  // namespace lockstep

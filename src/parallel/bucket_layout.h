@@ -37,9 +37,9 @@ std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::v
                                                           std::span<const std::size_t> order,
                                                           const BucketOptions& options);
 
-/// Lays out buckets for parameters, each given by device, in that order. The gradients of a bucket take no more bytes
-/// than the options' limit, unless a single one is larger. Each of `processes` has equally many devices. All memory is
-/// zero. Changes nothing else. Throws OutOfMemory.
+/// Lays out buckets for the parameters in the given order; each parameter is given by device. The gradients of a bucket
+/// take at most the options' number of bytes, unless a single gradient is larger. All `processes` have equally many
+/// devices. The new memory is zeroed. Changes nothing else. Throws OutOfMemory.
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
                              const BucketOptions& options, std::size_t processes = 1);
 

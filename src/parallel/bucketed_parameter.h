@@ -52,7 +52,7 @@ class ReplicaOwner : public autograd::GradientListener {
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
 
-/// Not thread-safe, except for the functions that backward calls: those concern one replica, each on its own thread.
+/// Not thread-safe, except for the functions that backward calls: each call uses one replica, on that replica's thread.
 class BucketedParameter final : public autograd::ReplicatedParameter,
                                 public std::enable_shared_from_this<BucketedParameter> {
  public:
@@ -79,13 +79,13 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // Slots.
   /// Copies the replica's contribution to the next sum to `to`, if it has a gradient.
   void copy_gradient(std::size_t replica, const Tensor& to) const;
-  /// Moves the gradients of all replicas to `memory`, filled before by copy_gradient(). With shards (by rank of all
-  /// processes), each replica updates its own.
+  /// Moves the gradients of all replicas to `memory`, which copy_gradient() has filled before. If there are shards (by
+  /// rank of all processes), each replica updates its own shard.
   void set_slots(std::vector<Tensor> memory, std::span<const Shard> shards);
   const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
   /// The elements of the replica's gradient that enter the next sum.
   Shard contribution(std::size_t replica) const { return slots_[replica].contribution; }
-  bool fits_slot(std::size_t replica) const;  ///< False if the tensor's device, dtype or shape changed since.
+  bool fits_slot(std::size_t replica) const;  ///< False if device, dtype or shape changed since set_slots().
   bool fits_slots() const;
   /// Throws InvalidArgument if the parameter has a sharded gradient and was moved to another device.
   void check_sharded_in_place() const;
@@ -93,16 +93,16 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // The sum.
   /// True if the parameter gets gradients: the primary's flag counts for all replicas.
   bool is_trained() const { return tensor(0).requires_grad(); }
-  /// The present gradient will be added to and summed.
+  /// Called before a backward that adds to the present gradient.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }
   bool has_gradient() const;  ///< True if any replica has one.
   /// Sets the slot to the replica's contribution to the sum, on the current stream.
   void prepare_sum(std::size_t replica) const;
-  /// The slots now hold the sum or, if the parameter is sharded, each its replica's shard of the sum. `used_somewhere`:
-  /// some process, this one or another, has contributed.
+  /// Called when the slots hold the sum, or, if the parameter is sharded, when each slot holds its replica's shard of
+  /// the sum. `used_somewhere`: some process (maybe another one) has contributed.
   void take_sum(bool used_somewhere = false);
-  /// The slots hold the whole gradient after an all-gather.
+  /// Called after an all-gather, when the slots hold the whole gradient.
   void take_gathered() { advance(GradientState::summed); }
 
   /// For a backward that keeps graphs: sets the primary's gradient to the sum of the replicas' gradients, with its
@@ -153,8 +153,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   };
 
   Shard all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
-  // The part of a sum that a replica contributes when more gradients are added: together, all processes contribute the
-  // sum once.
+  // The part of an earlier sum that a replica contributes to the next sum. The replicas of all processes together
+  // contribute the earlier sum exactly once.
   Shard carried_contribution(std::size_t replica) const;
   void advance(GradientState next);
   void drop_gradients();

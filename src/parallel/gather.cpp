@@ -33,7 +33,7 @@ void check_parts(const std::string& name, std::span<const Tensor> parts, int fre
   }
 }
 
-// Scalars of replicas without rows mean nothing: they are left out if other replicas had rows.
+// Scalars of replicas without rows are meaningless, so they are left out if other replicas had rows.
 Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, const std::vector<std::int64_t>& rows) {
   const bool scalars = parts[0].dim() == 0;
   const bool any_rows = rows.size() == parts.size() && std::ranges::any_of(rows, [](auto count) { return count > 0; });

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// The tensors that get gradients, buffers too. Each once, even if the module names it twice.
+// The tensors that get gradients, including buffers. Each is listed once, even if the module names it twice.
 struct TrainableTensors final : nn::Visitor {
   std::vector<Tensor> parameters;
   std::unordered_set<const TensorImpl*> seen;
@@ -61,9 +61,9 @@ void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParame
   may_have_partial = true;
 }
 
-// Rebuilds the buckets, once after the first backward, in the order in which it reached the leaves. That needs the
-// memory of all gradients twice for a while; without it, the present buckets are kept. Either all processes rebuild or
-// none does: otherwise they would sum different buckets together.
+// Rebuilds the buckets once, after the first backward, in the order in which that backward reached the leaves. While it
+// runs, all gradients need their memory twice; if there is not enough memory, the present buckets are kept. If only
+// some processes rebuilt, different buckets would be summed, so either all processes rebuild or none.
 void GradientBuckets::Impl::rebuild_buckets() {
   if (!agree_on_order()) return;
   const std::vector<std::size_t> in_order = rebuilt_order();
@@ -91,8 +91,8 @@ bool GradientBuckets::Impl::all_processes_agree(bool is_there, const char* what)
   return is_alone() ? is_there : std::ranges::all_of(world.all_gather(std::int64_t(is_there), what), std::identity());
 }
 
-// Sets `order` to the first process's order. Returns true if every process can rebuild: a parameter that was moved to
-// another device does not fit its slot.
+// Sets `order` to the first process's order. Returns true if every process can rebuild. A process cannot if one of its
+// parameters was moved to another device, because its slot does not fit then.
 bool GradientBuckets::Impl::agree_on_order() {
   if (is_alone()) return fit_slots();
   std::string own = fit_slots() ? "y " : "n ";
@@ -149,7 +149,7 @@ void GradientBuckets::Impl::reconcile_all_gradients() {
   for (GradientBucket& bucket : buckets) reconcile_gradients(bucket);
 }
 
-// Copies a whole gradient that was changed or set in the primary alone to the replicas.
+// If a whole gradient was changed or set only in the primary, copies it to the replicas.
 void GradientBuckets::Impl::reconcile_gradients(GradientBucket& bucket) {
   const bool has_drifted = bucket.has_drifted();
   bool changed = has_drifted;
@@ -170,7 +170,7 @@ void GradientBuckets::Impl::release() {
     throw AutogradError(
         "[DataParallel] forward() has to rebuild the replicas, but a backward through them is still running: call "
         "forward() after backward() has returned");
-  if (std::ranges::any_of(devices, is_lost)) return drop();  // its part of the sums is lost too
+  if (std::ranges::any_of(devices, is_lost)) return drop();  // a lost device's part of the sums is lost too
   if (parameters.empty()) return drop();
   detail::draining(devices, [this] {
     reconcile_all_gradients();
@@ -264,8 +264,8 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
-  // Shards of several processes, and sums after an error, would be exchanged with processes that may be gone: do not
-  // wait for them here.
+  // To gather shards, or to sum after an error, this process would have to wait for other processes, which may have
+  // ended. A destructor must not wait for them, so the gradients are dropped.
   if (!impl_->is_alone() && (impl_->options.shard_optimizer_state || std::uncaught_exceptions() > 0)) {
     impl_->drop();
     return;

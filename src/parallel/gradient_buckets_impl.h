@@ -5,11 +5,11 @@
 // 1. Buckets are reduced in the order of `buckets`: a bucket is launched after all buckets before it. (Processes that
 //    share the sums share that order.)
 // 2. `launcher` alone enqueues the collectives of a backward, one bucket after the other, so that no device thread
-//    blocks while NCCL enqueues one. The end of the backward throws its errors. It gets buckets only from
-//    start_reductions() to finish_reductions(), and has finished with them when either throws.
-// 3. With several processes, a backward that sums reduces the same buckets in each, so that none waits for a process
-//    that has nothing to contribute: all buckets except those that have no trained parameter any more and no gradient
-//    left to sum. The order of buckets is process 0's.
+//    blocks while NCCL enqueues one. The end of the backward throws the launcher's errors. The launcher gets buckets
+//    only from start_reductions() to finish_reductions(), and has finished with them when either throws.
+// 3. In a backward that sums, all processes reduce the same buckets, so that no process waits for one that has nothing
+//    to contribute. These are all buckets except those that have neither a trained parameter nor a gradient left to
+//    sum. The order of buckets is process 0's.
 // 4. While `is_running`, only autograd's calls change gradients and buckets.
 #pragma once
 
@@ -53,7 +53,7 @@ struct GradientBucket : BucketMemory {
     versions.clear();
     for (const Tensor& flat : flats) versions.push_back(flat.version());
   }
-  // True if the flats have not changed equally often since they were in lockstep.
+  // True if the devices' flats were changed a different number of times since they were in lockstep.
   bool has_drifted() const {
     const auto changes = [&](std::size_t d) { return flats[d].version() - versions[d]; };
     for (std::size_t d = 1; d < flats.size(); ++d)
@@ -85,7 +85,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool has_rebuilt = false;            // buckets were rebuilt in that order, or could not be; the same in all processes
   bool has_unsynced_backward = false;  // a backward that did not sum has run since the last one that did
 
-  // Parameters whose new gradient is needed alone (hooks, graphs) before the earlier one is added to it.
+  // Parameters whose new gradient is needed by itself (for hooks or graphs) before the earlier gradient is added to it.
   struct ObservedParameter {
     std::shared_ptr<BucketedParameter> parameter;
     Tensor earlier;

@@ -54,9 +54,9 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   is_running = true;
 }
 
-// Sets earlier gradients aside if their parameter's new gradient is needed alone: by hooks, or (`all`) with its graph.
-// With several processes, another process may contribute a gradient to any parameter. First copies changes of whole
-// gradients to the replicas.
+// Sets the earlier gradient of a parameter aside if the new gradient is needed by itself: for hooks or, if `all`, with
+// its graph. (With several processes, another process may contribute a gradient to any parameter.) Before that, copies
+// changes of whole gradients to the replicas.
 void GradientBuckets::Impl::stash_earlier_gradients(std::span<const Replica* const> leaves, bool all) {
   observed.clear();
   std::vector<bool> reached(parameters.size(), !is_alone());
@@ -84,7 +84,7 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
     if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
 }
 
-// If it throws, the launcher has finished with the buckets: they may be destroyed.
+// If this throws, the launcher has finished with the buckets, so they may be destroyed.
 void GradientBuckets::Impl::start_reductions(std::span<const Replica* const> leaves) {
   prepare_for_backward(leaves);
   if (is_alone()) return;
@@ -150,7 +150,7 @@ void GradientBuckets::Impl::mark_device_ready(GradientBucket& bucket, std::size_
   if (bucket.devices_left->fetch_sub(1) == 1) mark_bucket_ready(bucket);
 }
 
-// Submits the bucket to the launcher once all buckets before it are complete, then the complete ones that follow.
+// Submits the bucket to the launcher if all buckets before it are complete, and then the complete buckets behind it.
 void GradientBuckets::Impl::mark_bucket_ready(GradientBucket& bucket) {
   const std::scoped_lock lock(launch_mutex);
   bucket.is_complete = true;
@@ -214,7 +214,7 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   bucket.is_reduced = true;
 }
 
-// Other processes would wait for the sums of a hook that failed here.
+// If a hook fails in this process, the other processes would wait for its sums, so the transport fails.
 void GradientBuckets::Impl::call_comm_hook(GradientBucket& bucket) {
   try {
     ReducingBucket reducing(std::size_t(&bucket - buckets.data()), bucket.flats, streams, *communicator);
@@ -287,8 +287,8 @@ void GradientBuckets::Impl::restore(std::span<const ObservedParameter> all) noex
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
-// A failed backward has not launched all buckets that other processes wait for; they would mistake later sums for
-// these.
+// After a failed backward, other processes still wait for buckets that were not launched here. They would take later
+// sums for these.
 void GradientBuckets::Impl::end_others_if_incomplete() {
   const std::scoped_lock lock(launch_mutex);
   if (next_bucket < buckets.size())
@@ -328,7 +328,7 @@ std::vector<bool> GradientBuckets::Impl::used() const {
   return used;
 }
 
-// Sums the gradients that several backwards have left. With several processes, each may have some: all take part.
+// Sums the partial gradients of earlier backwards. Any process may have some, so all processes take part.
 void GradientBuckets::Impl::reduce_partial_gradients() {
   if (!std::exchange(has_unsynced_backward, false) &&
       std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; }))

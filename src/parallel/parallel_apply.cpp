@@ -19,8 +19,8 @@
 namespace lockstep {
 namespace {
 
-// The random numbers of one replica: its own sequence, a new one in each pass, and the sequence that all replicas
-// share.
+// The random numbers of one replica: the replica's own sequence, which is new in each pass, and the sequence that all
+// replicas share.
 struct ReplicaRandom {
   ReplicaRandom(const GeneratorState& caller, std::size_t replica)
       : own_start(sequence_of(
@@ -73,8 +73,8 @@ std::vector<DeviceThread*> threads_of(std::span<DeviceState* const> states) {
   return threads;
 }
 
-// The replica that runs on this thread, which would only wait otherwise: the first, or that of this device thread. Two
-// replicas on one thread could not wait for each other.
+// The replica that runs on this thread, which would only wait otherwise. On a device thread of the pass this is that
+// device's replica, because two replicas on one thread could not wait for each other; else it is the first.
 std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   for (std::size_t i = 0; i < states.size(); ++i)
     if (&states[i]->thread == DeviceThread::current()) return i;
@@ -91,7 +91,7 @@ bool is_consequence(const std::exception_ptr& failure) {
   }
 }
 
-// Throws the failure of the lowest replica, but causes before their consequences.
+// Throws the failure of the lowest replica; a failure that is only a consequence of another one is thrown last.
 [[noreturn]] void throw_lowest(const std::vector<std::exception_ptr>& failures, std::span<const Device> devices) {
   std::vector<std::exception_ptr> located, consequences;
   for (std::size_t i = 0; i < failures.size(); ++i) {
@@ -151,7 +151,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
   for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);
-  // With several devices, a batch so small that one device has all of it takes the same path as larger ones.
+  // With several devices, a batch so small that one device gets all of it takes the same path as larger batches.
   const bool alone = pass.group ? pass.group->has_one_replica() : count == 1;
   ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);

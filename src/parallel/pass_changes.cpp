@@ -64,7 +64,7 @@ class PassChanges {
   std::size_t ran() const { return rows_.size(); }
   nn::State& state(std::size_t replica, std::size_t k) const { return sync_.state(primary_, replica, k); }
   bool changed(std::size_t replica, std::size_t k) const { return sync_.has_changed(primary_, replica, k); }
-  // False if the replica's statistics mean nothing: it had no rows, and others had some.
+  // False if the replica's statistics are meaningless, because it had no rows while other replicas had some.
   bool counts(std::size_t replica) const { return !any_rows_ || rows_[replica] > 0; }
   Changes own_changes(std::size_t k) const;
   void check_same_trained(const std::vector<std::vector<Changes>>& all) const;
@@ -154,7 +154,7 @@ void PassChanges::reconcile(std::size_t k, std::span<const Changes> of_each) {
       break;
     }
     case BufferSync::equal: {
-      // All replicas that changed the buffer have computed the same. The others copy it from the first of them.
+      // The replicas that changed the buffer have computed equal values. The others copy the first of these.
       if (!changed(0, k))
         for (std::size_t r = 1; r < ran(); ++r)
           if (changed(r, k)) {
@@ -168,7 +168,7 @@ void PassChanges::reconcile(std::size_t k, std::span<const Changes> of_each) {
   }
 }
 
-// Broadcasts one process's value to the primaries of all. Their replicas get it before the next pass.
+// Broadcasts one process's value to the primaries of all processes. The other replicas get it before the next pass.
 void PassChanges::take_from(std::size_t process, std::size_t k) {
   nn::State& own = state(0, k);
   if (own.numel() == 0) return;

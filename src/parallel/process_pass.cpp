@@ -78,7 +78,7 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
   pass.first_row = std::reduce(of_each.begin(), of_each.begin() + std::ptrdiff_t(here));
   pass.first_replica = here * devices;
 
-  // If the processes' rows are what their devices would get in one process, divide each shard as that process would.
+  // If each process has the rows of its devices in one joint process, divide each shard as that process would.
   if (options.split == ScatterSplit::chunk && options.weights.empty() && pass.all_rows > 0) {
     const auto ranks = std::int64_t(devices) * world.size();
     const std::int64_t length = (pass.all_rows + ranks - 1) / ranks, most = length * std::int64_t(devices);

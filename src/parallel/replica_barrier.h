@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Thrown in replicas that wait for one that has ended: a consequence of another replica's failure, not a cause.
+/// Thrown in replicas that wait for a replica that has ended: a consequence of that replica's failure, not a cause.
 class PeerReplicaEnded final : public CollectiveError {
  public:
   using CollectiveError::CollectiveError;
@@ -33,8 +33,8 @@ class ReplicaBarrier {
       : group_(std::move(group)), contributions_(replicas) {}
 
   /// Returns when all replicas have arrived and the last one has run `combine` over all contributions. A device thread
-  /// that waits runs its queue, since another replica's backward may depend on that. Throws the error of `combine` in
-  /// the last replica's thread; PeerReplicaEnded in the others', or when a replica has ended.
+  /// that waits runs the jobs in its queue meanwhile, since another replica's backward may depend on them. If `combine`
+  /// throws, the last replica throws its error and the others PeerReplicaEnded, as they do if a replica has ended.
   void arrive_and_wait(const char* op, std::size_t replica, Contribution& mine,
                        const std::function<void(std::span<Contribution* const>)>& combine);
   /// Call when the replica has ended: the others stop waiting for it.

@@ -34,7 +34,7 @@ void ReplicaGroup::Impl::sum(std::span<const Tensor> tensors, std::span<const St
 
 void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams, std::size_t all) {
   if (all == devices.size() * std::size_t(world.size())) return all_reduce(tensors, streams, ReduceOp::mean);
-  // As ReduceOp::mean computes it: sums of 16-bit floats are divided before they are rounded.
+  // Computes the mean as ReduceOp::mean does: a sum of 16-bit floats is divided before it is rounded.
   const NoGrad guard;
   const DType dtype = tensors[0].dtype() == kFloat64 ? kFloat64 : kFloat32;
   std::vector<Tensor> sums;
@@ -91,7 +91,7 @@ Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGr
   return sums_of(what, group, gradients, current);
 }
 
-// The node of a sum that includes other processes: all processes have to run the same sums.
+// The node of a sum that includes other processes. In backward, all processes have to run the same sums.
 class SumOverProcesses final : public autograd::CollectiveNode {
  public:
   SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes,
@@ -120,7 +120,7 @@ void SumOverProcesses::agree(const std::vector<std::string>& all) const {
   });
 }
 
-// One sum of all parts for each part, on its device.
+// Returns the sum of all parts once for each part, on that part's device.
 std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
                             std::span<const Tensor> parts, std::span<const Stream> streams) {
   std::vector<Tensor> sums;

@@ -17,19 +17,19 @@ struct ReplicaGroup::Impl {
   std::optional<Communicator> communicator;    // over all devices, however many replicas run
   std::optional<Communicator> first_devices;   // over the first device of each process
 
-  /// In place: the sum or the mean of the tensors, which are on the group's first devices, and those of the other
-  /// processes; `all` is the number of tensors that count in all processes. Devices without a replica contribute -0, so
-  /// that a short batch needs no communicator of its own.
+  /// Sums or averages, in place, the tensors (which are on the group's first devices) and those of the other processes.
+  /// `all`: the number of tensors in all processes, by which the mean divides. Devices without a replica contribute -0,
+  /// so that a short batch needs no other communicator.
   void sum(std::span<const Tensor> tensors, std::span<const Stream> streams);
   void mean(std::span<const Tensor> tensors, std::span<const Stream> streams, std::size_t all);
-  /// In place, on the first device of each process: copies the tensor of `process` to all. Contiguous.
+  /// Copies the tensor of `process`, in place, to the first device of each process. The tensors are contiguous.
   void broadcast(const Tensor& tensor, std::size_t process);
 
  private:
   void all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op);
 };
 
-/// Fills in the neutral element of a sum: -0, since -0 + 0 is 0.
+/// Fills the tensor with the identity of addition. This is -0, since -0 + 0 is 0 and -0 + -0 is -0.
 void fill_sum_identity(const Tensor& tensor);
 
 }  // namespace lockstep

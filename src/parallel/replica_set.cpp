@@ -134,8 +134,8 @@ ProcessPass ReplicaSet::locate_rows(const std::vector<std::int64_t>& rows) {
   return place;
 }
 
-// If a process's loss is a mean, backward weights it by the process's share of the rows, and so does a mean over the
-// processes. A sum of this process alone is therefore divided by the share, so that all processes add up to the whole.
+// Backward multiplies a loss that is a mean by the process's share of the rows, and so does a mean over processes. This
+// process's sum is divided by its share first, so that all weighted sums add up to the whole sum.
 WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
   if (options_.world.size() == 1 || mean.weight.local_factors) return mean;
   double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
@@ -192,7 +192,7 @@ void ReplicaSet::fail_processes() const noexcept {
 void ReplicaSet::make_replicas() {
   if (is_alone()) return;
   buckets_.release();
-  sync_ = ReplicaSync();  // a new one is made only when all parts exist: after a failure, the next forward tries again
+  sync_ = ReplicaSync();  // if making a part fails, there is no ReplicaSync, so the next forward tries again
   buckets_ = GradientBuckets();
   replicas_.clear();
   for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i]));

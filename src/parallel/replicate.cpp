@@ -66,9 +66,9 @@ void ReplicaSync::Impl::begin_pass(const ModuleState& primary) {
     for (const ModuleState::Item& item : replicas[r].module_state.states) before[r + 1].emplace_back(*item.state);
 }
 
-// True if a replica's state still equals the primary's: neither has another storage, and since they were equal they
-// have changed equally often if they keep lockstep, or not at all. (States that were frozen in the last pass may have
-// changed in each replica on its own.)
+// True if a replica's state still equals the primary's: both have the storages that they had when they were equal, and
+// since then either neither has changed or, if the state keeps lockstep, both have changed equally often. (States that
+// were frozen in the last pass may have changed differently in each replica.)
 bool ReplicaSync::Impl::is_current(const ModuleState& primary, const Replica& replica, std::size_t k) const {
   const ModuleState::Item& item = primary.states[k];
   const nn::State& own = *replica.module_state.states[k].state;
@@ -118,7 +118,7 @@ bool ReplicaSync::Impl::fits(const ModuleState& primary) const {
   for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
     const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
     same = a.sizes() == b.sizes() && a.dtype() == b.dtype();
-    // Buckets would not sum the gradients of another parameter in its place.
+    // If a parameter was replaced by another one, the buckets would not sum the new parameter's gradients.
     same = same && (!a.requires_grad() || !trained[k].defined() || a.is_same(trained[k]));
   }
   return same;
@@ -131,8 +131,8 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
   module.visit(nn::Path(), visitor);
 }
 
-// Detects states that were changed by hand between steps. Trained states must be in lockstep as the captured step found
-// them; every other state must have changed as often since the step before.
+// Detects states that were changed by hand between steps. Trained states must be in lockstep as before the captured
+// step. Every other state must have changed as often since the previous step as it had before the captured step.
 class ReplicaSync::Impl::StepState final : public HostStatePart {
  public:
   StepState(std::weak_ptr<const void> sync, const Impl& impl, const ModuleState& primary) : sync_(std::move(sync)) {
@@ -153,7 +153,7 @@ class ReplicaSync::Impl::StepState final : public HostStatePart {
   const char* find_mismatch() override {
     if (sync_.expired()) return "the replicas of a model";
     if (changes() != found_) return "a parameter or a buffer, by hand";
-    // A step with a smaller batch does not change the buffers of replicas without rows.
+    // A step with a smaller batch leaves the buffers of replicas without rows unchanged.
     const auto differs = [](const Copies& copies) {
       return !copies.are_equal && copies.changed_in_last != copies.changed_in_captured;
     };

@@ -18,7 +18,7 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
   if (weights.size() != devices || !(total > 0) || !std::isfinite(total))
     throw InvalidArgument(
         text("[scatter] expected one weight for each of ", devices, " devices, not all 0, got ", weights.size()));
-  // Every device gets its share rounded down; the rest goes to the largest remainders, the first of equal ones.
+  // Every device gets its share rounded down. The other rows go to the largest remainders, first ones first.
   std::vector<std::int64_t> sizes(devices);
   std::vector<double> remainders(devices);
   std::vector<std::size_t> order(devices);

@@ -13,7 +13,7 @@ namespace {
 
 using autograd::Node;
 
-// The parameters that the outputs were computed from other than through the inputs.
+// The parameters from which the outputs were computed, except those that were used only to compute the inputs.
 std::vector<Tensor> parameters_behind(std::span<const Tensor> outputs, std::span<const Tensor> inputs) {
   std::unordered_set<const Node*> seen;
   std::vector<const Node*> left;

@@ -1,6 +1,6 @@
 // Tells each process which parameters have a gradient in some process: one bit per parameter, exchanged while backward
-// runs. A parameter that this process did not use then gets the sum of the processes that did, as on several devices of
-// one process.
+// runs. A parameter that this process did not use still gets the sum of the processes that used it, as on several
+// devices of one process.
 #pragma once
 
 #include <memory>
