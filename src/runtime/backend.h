@@ -1,5 +1,5 @@
 // Backend: the one interface between Lockstep and a kind of device (the CPU, simulated GPUs, CUDA). All policy
-// (caching, ownership of streams and events, ordering of copies) is above this interface, written once.
+// (caching, ownership of streams and events, ordering of copies) is implemented once, above this interface.
 //
 // Any thread may call any function. Functions enqueue and return, unless documented otherwise. An error of asynchronous
 // work stays with its stream, propagates through events to the streams that wait for them, and is thrown by
@@ -39,8 +39,8 @@ using EventHandle = void*;
 /// The error code of BackendErrors of a lost device: CUDA's cudaErrorDevicesUnavailable.
 inline constexpr int kDeviceLost = 46;
 
-/// A copy of rows of bytes. Device -1 is the host. A copy from the host has read the bytes when the call returns,
-/// unless they are pinned; a copy to the host has delivered them.
+/// A copy of rows of bytes. Device -1 is the host. When the call returns, a copy from the host has read the bytes
+/// (unless they are pinned), and a copy to the host has written them.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -50,8 +50,8 @@ struct Copy {
   std::size_t rows = 1;
   std::size_t to_pitch = 0;
   std::size_t from_pitch = 0;
-  /// For copies from the host, from memory of Backend::allocate_pinned: the device reads the bytes in stream order, and
-  /// they must stay valid until then.
+  /// True for copies from memory of Backend::allocate_pinned. The device reads the bytes in stream order, so they must
+  /// stay valid until it has read them.
   bool pinned = false;
 };
 
@@ -108,9 +108,9 @@ struct CollectivePart {
   void* receive = nullptr;
 };
 
-/// One operation of all ranks of a communicator, with checked arguments. `parts` has this process's ranks only; counts,
-/// roots and transfers are those of all ranks. For NCCL this is one group with one call per part, or, if `counts`
-/// differ, one reduce or broadcast per root and part.
+/// One operation of all ranks of a communicator, with checked arguments. `parts` has only this process's ranks; counts,
+/// roots and transfers refer to all ranks. With NCCL it is one group, with one call for each part or, if `counts`
+/// differ, one reduce or broadcast for each root and part.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::barrier;
   const char* name = "";                       ///< A string literal.
@@ -148,10 +148,10 @@ class Backend {
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
 
-  // Page-locked host memory, which devices read by themselves. deallocate_pinned waits for nothing: no copy may be
+  // Page-locked host memory, which devices read directly. deallocate_pinned does not wait for copies, so none may be
   // pending.
-  /// Returns null if there is no such memory, or none left. Aligned to at least 64 bytes. Throws BackendError for other
-  /// failures.
+  /// Returns null if the backend has no such memory, or none left. Aligned to at least 64 bytes. Throws BackendError
+  /// for other failures.
   virtual void* allocate_pinned(std::size_t /*bytes*/) { return nullptr; }
   virtual void deallocate_pinned(void* /*memory*/, std::size_t /*bytes*/) noexcept {}
 
@@ -166,16 +166,16 @@ class Backend {
   /// Must not block: called under a lock that other threads spin on.
   virtual bool query_event(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
-  /// Called between two calls of query_event() by a thread that polls and holds no lock: ends work that hangs after a
-  /// failure. (NCCL reports a failed collective only when asked, and until then the events behind it never complete.)
+  /// Ends work that hangs after a failure. A polling thread that holds no lock calls this between two query_event().
+  /// (NCCL reports a failed collective only when asked; until then, events behind the collective never complete.)
   virtual void poll_failures() {}
 
   // Work.
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
-  /// Returns the bytes of workspace with which the device runs the operation as one; nullopt if it does not support it.
-  /// The answer depends on the description alone: no data is read, and data pointers may be null.
+  /// Returns the bytes of workspace that the device needs to run the operation fused, or nullopt if it does not support
+  /// the operation. Depends on the description alone: reads no data, and data pointers may be null.
   virtual std::optional<std::size_t> workspace_size(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
   /// Runs an operation that workspace_size() accepted. `workspace`: device memory of the size that workspace_size()
   /// returned.
@@ -189,8 +189,8 @@ class Backend {
   /// Fails pending operations with CollectiveError. No collective may follow.
   virtual void abort_communicator(CommunicatorHandle communicator) noexcept = 0;
   virtual void collective(CommunicatorHandle communicator, const CollectiveCall& call) = 0;
-  /// How often the communicator's operations have failed so far. Work captured before a failure cannot be replayed
-  /// after it.
+  /// How often the communicator's operations have failed so far. Captured work cannot be replayed after a
+  /// failure.
   virtual std::uint64_t communicator_failures(CommunicatorHandle /*communicator*/) const noexcept { return 0; }
 };
 

@@ -10,21 +10,21 @@
 
 namespace lockstep {
 
-// One lock for the queues of all device threads: jobs are few and long, and a waiting thread must be woken by its own
-// queue as well as by other threads' results. Each thread sleeps on its own condition variable, so that no thread is
-// woken in vain.
+// One lock guards the queues of all device threads. Jobs are few and long, and both its own queue and other threads'
+// results must wake a waiting thread. Each thread sleeps on its own condition variable, so that no thread is woken in
+// vain.
 constinit DeviceThread::Mutex DeviceThread::mutex;
 
 namespace {
 
 thread_local DeviceThread* this_device_thread = nullptr;
 
-// The number of calls of notify(); changed with the lock held. A waiting thread reads it before it calls done(), and
-// sleeps only if it has not changed since: so done() needs no lock, and no notification is missed.
+// The number of calls of notify(); changed with the lock held. A waiting thread reads this number before it calls
+// done(), and sleeps only if the number has not changed since. So done() needs no lock, and no notification is missed.
 std::atomic<std::uint64_t> changes = 0;
 
-// The threads that sleep in wait_until(). The entries of this list are on their stacks: waiting must not fail, and so
-// must not allocate.
+// The threads that sleep in wait_until(). The entries of this list are on the threads' stacks, because waiting must not
+// fail and therefore must not allocate.
 struct Sleeper {
   RankedCondition& wake;
   Sleeper* next;

@@ -1,6 +1,6 @@
-// Persistent host threads. Each device has one, which runs its replicas and their part of backward. The buckets of each
-// model have one, too: parallel/gradient_buckets_impl.h. Also reservations, by which passes take devices. Everything
-// here is safe from any thread.
+// Persistent host threads. Each device has one, which runs the device's replicas and their part of backward. The
+// buckets of each model have one too (parallel/gradient_buckets_impl.h). Also reservations, by which passes take
+// devices. All of this is safe from any thread.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,8 @@ class DeviceThread {
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  /// The job must not throw. It runs in a copy of `start`; thread-local state outside of it is as on a new thread. The
-  /// first job starts the thread; throws BackendError if there can be none.
+  /// The job must not throw. It runs in a copy of `start`; other thread-local state is as on a new thread. The first
+  /// job starts the thread. Throws BackendError if the thread cannot be started.
   void submit(std::function<void()> job, const Context& start = of_submitter());
   /// A fresh context, but with the submitter's pass.
   static Context of_submitter() noexcept {
@@ -35,8 +35,8 @@ class DeviceThread {
 
   /// Blocks until `done()` returns true. Calls done() again after every notify(), with no lock held; the caller must
   /// hold none either. A device thread runs its own queued jobs while it waits, so that device threads that wait for
-  /// each other cannot deadlock. Inside a pass (Context::in_pass) it runs only jobs of passes: other jobs may begin a
-  /// pass, which would wait for the one beneath it on this stack.
+  /// each other cannot deadlock. Inside a pass (Context::in_pass) it runs only jobs of passes: another job might begin
+  /// a second pass on top of this stack, and that pass would wait for the first one.
   static void wait_until(const std::function<bool()>& done);
   /// Call this after a change of state that a wait_until() may depend on.
   static void notify();
@@ -63,10 +63,10 @@ class DeviceThread {
   std::thread thread_;
 };
 
-/// Takes several devices for one pass, all at once, for a scope. Passes that share a device run one after the other:
-/// replicas wait for each other, and two interleaved passes could wait for each other's replicas. A waiting reservation
-/// holds no device, and its thread runs its own queue meanwhile. A device thread that reserves other devices also
-/// reserves its own: otherwise it might run another pass's replica on top of its stack.
+/// Takes several devices for one pass, all at once, for a scope. Passes that share a device run one after the other. If
+/// two passes interleaved, the replicas of each could wait for the other's. A waiting reservation holds no device, and
+/// its thread runs its own queue meanwhile. A device thread that reserves other devices also reserves its own, so that
+/// it does not run another pass's replica on top of its stack.
 class Reservation {
  public:
   explicit Reservation(std::vector<DeviceThread*> threads);

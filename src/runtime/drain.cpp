@@ -14,7 +14,7 @@
 namespace lockstep::detail {
 namespace {
 
-// CUDA reports one failure per call, whichever stream is synchronized; for a lost card it reports the same one forever.
+// CUDA reports one failure per call, for any stream that is synchronized; a lost card reports the same failure forever.
 constexpr int kMaxErrors = 64;
 
 void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
@@ -41,7 +41,7 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-// Returns true if `thrown` or an attached error begins with the message. Context may follow the message.
+// Returns true if the text of `thrown`, or of an attached error, begins with the message. Context may follow.
 bool says(const Error& thrown, const std::string& message) {
   if (std::string_view(thrown.what()).starts_with(message)) return true;
   for (const std::exception_ptr& other : thrown.attached())

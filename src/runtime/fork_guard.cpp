@@ -18,7 +18,7 @@ void watch_forks() {
     detail::forked = true;
     detail::forked_from_user_of_gpus = used_gpus.load();
   });
-  static_cast<void>(registered);  // fails without memory; then a forked process may hang
+  static_cast<void>(registered);  // fails only if there is no memory; then a forked process may hang
 }
 
 void watch_forks_of_gpus() {

@@ -17,7 +17,7 @@ void watch_forks();
 /// Call this before starting threads for GPUs.
 void watch_forks_of_gpus();
 
-/// Returns true if this process was forked after watch_forks(), and so lacks the threads.
+/// Returns true if this process was forked after watch_forks(), and therefore lacks its parent's threads.
 inline bool is_forked() noexcept { return detail::forked.load(std::memory_order_relaxed); }
 /// Throws BackendError in a process that was forked from one that had used GPUs.
 inline void refuse_after_fork(const char* op) {

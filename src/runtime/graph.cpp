@@ -36,7 +36,7 @@ struct Graph::State {
   std::vector<CapturePool*> pools;   // by device, for devices whose capture has ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
-  // Each with its failure count at the end of the capture.
+  // Each object with the number of its failures at the end of the capture.
   std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;
 
   Backend& backend() { return devices->backend(); }

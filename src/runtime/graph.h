@@ -5,8 +5,8 @@
 //   Graph graph = capture.end();
 //   graph.launch();            // executes it
 //
-// Memory allocated during the capture comes from pools of the graph, and memory freed returns to them: the addresses
-// stay valid as long as the graph exists.
+// During the capture, memory is allocated from pools of the graph, and freed memory returns to these pools. So the
+// addresses stay valid as long as the graph exists.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// Captured work that can be enqueued repeatedly. launch() enqueues it on the streams that were current at the capture,
-/// after their earlier work and before their later work.
+/// Captured work that can be enqueued repeatedly. launch() orders it after the earlier work and before the later work
+/// of the streams that were current at the capture.
 class Graph {
  public:
   Graph(Graph&&) noexcept;

@@ -1,10 +1,10 @@
 // Graphs: the interface of backends that can capture and replay work, as CUDA graphs do. A graph holds the work of one
 // training step on all devices; the host launches it with one call.
 //
-// One capture at a time. It captures the work that is enqueued on its origin stream, and on streams that wait for an
-// event of a captured stream. The host must not query or wait for captured streams and events, captured streams must
-// not wait for events of other work, and copies from or to the host cannot be captured: all of these throw
-// InvalidArgument.
+// One capture at a time. It captures the work that is enqueued on its origin stream, and on streams that wait for
+// an event of a captured stream. These throw InvalidArgument: a query of a captured stream or event, or a wait of
+// the host for one; a wait of a captured stream for an event of work that is not captured; a copy from or to the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ using GraphHandle = void*;
 class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
-  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far; each breaks earlier captures.
+  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far. Each failure breaks earlier captures.
 };
 
 class Graphs {
@@ -48,7 +48,7 @@ class Graphs {
   /// `origin` must have waited for all other captured streams.
   virtual GraphHandle end_capture(StreamHandle origin) = 0;
   virtual void abandon_capture(StreamHandle origin) noexcept = 0;  ///< Discards the captured work.
-  /// Enqueues the graph on `origin`, after the earlier work of that stream, whichever streams it was captured on.
+  /// Enqueues the whole graph on `origin`, after that stream's earlier work, even if it was captured on other streams.
   virtual void launch(StreamHandle origin, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;  ///< All of its work must have ended.
 
@@ -60,7 +60,7 @@ class Graphs {
   std::vector<std::shared_ptr<const CapturedUse>> used_;
 };
 
-/// Throws InvalidArgument: `what` cannot be captured, and what to do instead.
+/// Throws an InvalidArgument that says that `what` cannot be captured, and what to do instead.
 [[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where);
 
 }  // namespace lockstep

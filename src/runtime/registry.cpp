@@ -85,7 +85,7 @@ class Registry {
   }
 
  private:
-  // The trace comes first, so that its file is written after the exit handlers registered later have completed all
+  // The trace begins first. So its file is written last, after exit handlers that are registered later complete all
   // work.
   Registry() : cpu_((begin_trace_of_environment(), make_cpu_backend())) {}
 
@@ -93,8 +93,8 @@ class Registry {
     if (!accelerators_) {
       accelerators_ = std::make_shared<DeviceSet>(backend_from_environment());
       current_.store(accelerators_.get(), std::memory_order_release);
-      // Registered after the backend's own handlers, so that it runs before them. Skipped in a forked process, which
-      // lacks the threads that would complete the work.
+      // The handler is registered after the backend's own handlers, so it runs before them. It does nothing in a forked
+      // process, which lacks the threads that would complete the work.
       static const pid_t owner = ::getpid();
       std::atexit([] {
         if (::getpid() == owner) finish(*instance().current());

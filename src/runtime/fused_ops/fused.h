@@ -1,5 +1,5 @@
-// Fused operations: a library, or our own code, runs as one operation what would otherwise be many ops. One description
-// serves all kinds. A backend offers an operation or declines it; a declined one is composed from ops (docs/fused.md).
+// Fused operations: a vendor's library, or our own code, runs many ops as one operation. One description serves all
+// kinds. A backend accepts an operation or declines it; a declined operation is composed from ops (docs/fused.md).
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ enum class FusedKind : std::uint8_t {
   /// the state after the previous one in the order of computation; the buffers may alias.
   lstm,
   /// g (h's shape), weight, gates, c before each step, c after each step -> dh [N, H], dc [N, H], the gradient of the
-  /// pre-activations. dh and dc hold the gradients of the last state on entry, and those of the initial state on
-  /// return.
+  /// pre-activations. On entry dh and dc hold the gradients of the last state, on return the gradients of the initial
+  /// state.
   lstm_gradient,
 };
 

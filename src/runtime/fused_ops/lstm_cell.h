@@ -21,7 +21,7 @@ struct LstmForward {
   }
 };
 
-/// dc: of c; becomes that of c_before. d_output, d_next: of h, from the outputs and from the next step.
+/// dc: gradient of c, overwritten by that of c_before. d_output, d_next: gradients of h from outputs and next step.
 struct LstmBackward {
   template <class T>
   LOCKSTEP_HD void operator()(T& dc, T& di, T& df, T& dg, T& d_o, const T& i, const T& f, const T& g, const T& o,

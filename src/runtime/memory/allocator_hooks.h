@@ -11,13 +11,13 @@ namespace lockstep {
 
 class AllocatorHooks {
  public:
-  /// Called before a request is served: false fails it as if the device had no room.
+  /// Called before a request is served. If it returns false, the request fails as if the device had no room.
   virtual bool admits(int device, std::size_t bytes) = 0;
-  /// Called, in stream order, when a block's bytes become undefined (at its allocation and at its release). An error
-  /// stays with the stream.
+  /// Called when a block's bytes become undefined: when it is allocated and when it is freed. Takes effect in stream
+  /// order. An error stays with the stream.
   virtual void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept = 0;
-  /// Replaces Backend::query_event: returns true if the use of these bytes before the event has ended. This does not
-  /// order other work, because nobody has waited for it.
+  /// Replaces Backend::query_event. Returns true if all uses of these bytes before the event have ended. This does not
+  /// order any other work before the event, because nobody has waited for the event.
   virtual bool query_use(EventHandle event, void* memory, std::size_t bytes) = 0;
   /// Called before the host writes page-locked memory. Throws RaceError if a copy may still read those bytes.
   virtual void host_writes(const void* memory, std::size_t bytes) = 0;

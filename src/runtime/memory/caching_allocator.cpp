@@ -21,15 +21,15 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t(1) << 20;
 
-// Segment sizes as in PyTorch's CUDACachingAllocator: small requests are served from small segments, so that they do
-// not fragment large ones; very large requests get segments of their own.
+// Segment sizes as in PyTorch's CUDACachingAllocator. Small requests are served from small segments, so that they do
+// not fragment large segments. Each very large request gets its own segment.
 constexpr std::size_t kSmallRequest = kMiB;
 constexpr std::size_t kSmallSegment = 2 * kMiB;
 constexpr std::size_t kMediumRequest = 10 * kMiB;
 constexpr std::size_t kMediumSegment = 20 * kMiB;
 constexpr std::size_t kLargeGranularity = 2 * kMiB;
 
-// Larger requests fail; smaller ones do not overflow when they are rounded up.
+// Larger requests fail. Requests up to this size do not overflow when they are rounded up.
 constexpr std::size_t kLargestRequest = std::numeric_limits<std::size_t>::max() / 2;
 
 constexpr std::chrono::microseconds kPollInterval(20);
@@ -126,8 +126,8 @@ Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle 
   return capturing ? take_in_capture(lock, pool, rounded) : take_or_make_room(lock, pool, rounded);
 }
 
-// Moves whole free segments of the same stream from the cache into the capture's pool: in stream order all their
-// earlier uses come before the captured work.
+// Moves whole free segments of the same stream from the cache into the capture's pool. This is safe because, in stream
+// order, all earlier uses of these segments come before the captured work.
 Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size_t bytes) {
   const std::unique_ptr<Pool>& cached = pools[index_of(bytes, pool.stream)];
   Block* least = nullptr;
@@ -150,8 +150,8 @@ Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::si
   wait_for_deferred(lock);
   if (Block* block = take_cached(pool, bytes)) return block;
   ++stats.retries;
-  // While the lock is not held, other threads may put memory into the cache again. Empty it once more in that case, but
-  // do not repeat as long as they go on.
+  // While the lock is not held, other threads may put memory into the cache again. In that case empty the cache once
+  // more, but not more often, because other threads might continue forever.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const std::size_t before = stats.frees + stats.backend_allocations;
     empty_cache(lock);
@@ -184,8 +184,8 @@ Block* CachingAllocator::Impl::take_from_new_segment(Lock& lock, Pool& pool, std
   return pool.fit.take(bytes);
 }
 
-// Unlocks while the backend allocates, so that other threads can use the cache. The bytes count as reserved during the
-// call. On return there is room for the segment's header.
+// Unlocks the mutex while the backend allocates, so that other threads can use the cache. During this time the bytes
+// count as reserved. On return there is a free header for the segment.
 void* CachingAllocator::Impl::memory_for_segment(Lock& lock, std::size_t bytes) {
   stats.reserved += bytes;
   ++in_backend;
@@ -228,9 +228,9 @@ Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
   return *present[index];
 }
 
-// A block that only its own stream of the capture used is reused in stream order. All other blocks are kept until the
-// end of the capture: the order of other streams is not known yet, and blocks from before the capture must exist at
-// each replay.
+// A block of the capture that only its own stream used is reused in stream order. All other blocks are kept until the
+// capture ends, because the order of other streams is not known yet, and because blocks from before the capture must
+// exist at each replay.
 void CachingAllocator::Impl::free_in_capture(Block* block) noexcept {
   if (!block->uses && block->pool->of_capture == capturing) return block->pool->fit.give(block);
   block->next_free = std::exchange(capturing->kept, block);
@@ -271,8 +271,8 @@ void CachingAllocator::Impl::collect_ended() noexcept {
   }
 }
 
-// Waits for the blocks deferred so far, and for segments that other threads are allocating or freeing. Other threads
-// may allocate and free meanwhile: the awaited work may depend on a thread that is about to.
+// Waits for the blocks deferred so far, and for segments that other threads are allocating or freeing. Meanwhile other
+// threads can allocate and free, because the awaited work may depend on such a thread.
 void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
   const std::uint64_t ticket = uses.last_ticket();
   collect_ended();

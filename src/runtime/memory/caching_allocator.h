@@ -2,8 +2,8 @@
 //
 // Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004): allocation and release in constant time, with
 // splitting and immediate merging. The block headers are kept apart from the memory, which the host may not be able to
-// access. The stream that a block was allocated on reuses it at once: stream order makes that safe. A block that was
-// also recorded on other streams becomes free when the events recorded there at its release have completed.
+// access. Stream order makes it safe to reuse a freed block at once on its own stream. If a block was also recorded on
+// other streams, events are recorded there at its release, and it becomes free when they have completed.
 #pragma once
 
 #include <cstddef>
@@ -33,21 +33,21 @@ class CachingAllocator {
     void* memory = nullptr;
     Block* block = nullptr;
   };
-  /// Allocates at least `bytes` (0 gives null memory and no block), aligned to 64 bytes on the CPU and 512 elsewhere,
-  /// for use in the order of `stream`. Throws OutOfMemory if emptying the cache did not help.
+  /// Allocates at least `bytes` for use in the order of `stream`; 0 bytes give null memory and no block. Aligned to 64
+  /// bytes on the CPU and to 512 elsewhere. Throws OutOfMemory if emptying the cache did not help.
   Allocation allocate(std::size_t bytes, StreamHandle stream);
   void free(Block* block) noexcept;
-  /// Declares that the block is also used on `stream`: its memory is not reused before the work enqueued there by the
-  /// time of its release has ended.
+  /// Declares that the block is also used on `stream`. After the block is freed, its memory is not reused before the
+  /// work that was enqueued on `stream` until then has ended.
   void record_stream(Block* block, StreamHandle stream);
 
-  /// Until end_capture(), memory comes from a pool of the capture, and freed blocks stay in that pool: captured work
-  /// uses their addresses at each replay. The pool takes whole segments from the cache of the same stream; if the
+  /// Until end_capture(), memory comes from a pool of the capture, and freed blocks stay in that pool, because captured
+  /// work uses their addresses at each replay. The pool takes whole segments from the cache of the same stream; if the
   /// device is full, the rest of the cache is freed. No event is queried.
   void begin_capture();
   CapturePool* end_capture() noexcept;
-  /// Called when the captured work will not be replayed any more: its memory returns to the cache, in the order of the
-  /// streams that it belongs to.
+  /// Called when the captured work will not be replayed any more. Its memory returns to the cache, in the order of the
+  /// streams to which the memory belongs.
   void release(CapturePool* pool) noexcept;
 
   MemoryStats stats() const;

@@ -122,7 +122,7 @@ std::size_t PinnedAllocator::in_use() const {
   return in_use_;
 }
 
-// The mutex must be held here, and in the functions down to take_free.
+// The mutex must be held in this function and in the following ones, up to take_free.
 std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   for (std::size_t i = 0; i < block.uses.size(); ++i)
     if (block.uses[i].stream.device == stream.device && block.uses[i].stream.id == stream.id) return i;
@@ -131,7 +131,7 @@ std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   return block.uses.size() - 1;
 }
 
-// Also returns false if the answer cannot be found out, because a device is lost.
+// Also returns false if the events cannot be queried because a device is lost.
 bool PinnedAllocator::is_idle(PinnedBlock& block) noexcept try {
   return !block.is_unknown && copies_have_ended(block);
 } catch (...) {

@@ -1,9 +1,9 @@
 // Page-locked host memory for tensors: one cache for all devices of a backend. Safe from any thread.
 //
 // Block sizes are powers of two, as in PyTorch's CachingHostAllocator. After a copy from a block, an event is recorded
-// on the copy's stream. A freed block is handed out again when the events of all copies from it have completed. (A
-// block that the host frees has no stream whose order would make it safe earlier. So a host that runs far ahead of its
-// GPUs takes more memory, as far as their launch queues let it.)
+// on the copy's stream. A freed block is handed out again when the events of all copies from it have completed. (Unlike
+// device memory, a block that the host frees cannot be reused earlier in the order of a stream. So a host that runs far
+// ahead of its GPUs takes more memory; the GPUs' launch queues limit how far ahead it runs.)
 #pragma once
 
 #include <array>

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kHeadersPerChunk = 256;
 
-// Returns the first of the next `limit` blocks of a list that is large enough; no limit if negative.
+// Returns the first block that is large enough among the next `limit` blocks of a list; all blocks if negative.
 Block* first_fit(Block* block, std::size_t bytes, int limit) noexcept {
   for (; block != nullptr && limit != 0; block = block->next_free, --limit) {
     if (block->bytes >= bytes) return block;

@@ -1,8 +1,8 @@
 // Free blocks by size: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004), with the block headers kept apart
 // from the memory, which the host may not be able to access. Independent of devices and streams. Not thread-safe.
 //
-// A block is cut from the end of a larger free one, which keeps its header and mostly its list; the first header of a
-// segment therefore lives as long as the segment.
+// A block is cut from the end of a larger free block. The remainder keeps its header, and usually stays in its list.
+// Therefore the first header of a segment lives as long as the segment.
 #pragma once
 
 #include <array>
@@ -74,7 +74,7 @@ class SegregatedFit {
   static constexpr unsigned kSlotBits = 4;
   static constexpr unsigned kSlots = 1u << kSlotBits;
   static constexpr unsigned kLevels = 64 - kSlotBits;
-  // How many blocks of a list of varying sizes are tried before a larger block is cut.
+  // In a list with blocks of several sizes, this many blocks are tried before a larger block is cut.
   static constexpr int kProbes = 4;
 
   struct Bin {

@@ -16,7 +16,7 @@ struct StreamUse {
   StreamUse* next_in_queue = nullptr;  // also links spare uses
 };
 
-/// The deferred uses on one stream, in the order of their events: only the first event needs to be queried.
+/// The deferred uses on one stream, in the order of their events, so that only the first event has to be queried.
 struct StreamUseQueue {
   StreamHandle stream;
   StreamUse* first = nullptr;
@@ -92,7 +92,7 @@ void StreamUses::defer(Block& block) noexcept {
   }
 }
 
-// Also returns false if the answer cannot be found out; the queue has then failed.
+// Also returns false if the event cannot be queried; the queue has then failed.
 bool StreamUses::has_ended(StreamUse& use) noexcept {
   use.queue->failed = !record(backend_, use);
   if (use.queue->failed) return false;

@@ -1,11 +1,11 @@
-// Blocks that are used on other streams than their own, and such blocks that were freed while that work may still run:
-// an event recorded on each of these streams at the block's release shows when the memory may be reused. Not
-// thread-safe: guarded by the mutex of its allocator.
+// Blocks that are also used on other streams than their own. Some of them were freed while work of these streams may
+// still use them. When such a block is freed, an event is recorded on each of these streams; the memory may be reused
+// when all events have completed. Not thread-safe: guarded by the mutex of its allocator.
 //
 // The host only queries events (query_event), and never waits with synchronize_event: errors of asynchronous work
 // belong to their streams, and the user's next synchronization reports them. If recording or querying itself fails (on
-// a lost device), the state of the work is unknown, so the block stays deferred, and the next collect() tries again. No
-// error is lost, because none of the stream's work went through here.
+// a lost device), the state of the work is unknown. The block then stays deferred, and the next collect() tries again.
+// No error is lost by this, because no work is enqueued here.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class StreamUses {
   /// Notes that a block in use is also used on `stream`; once per stream. Throws the errors of create_event, and
   /// std::bad_alloc; the block is then unchanged.
   void add(Block& block, StreamHandle stream);
-  /// Defers a block with uses that is being freed, until the work enqueued on their streams so far has ended.
+  /// Defers a block that is being freed until the work enqueued so far on the streams of its uses has ended.
   void defer(Block& block) noexcept;
   /// Returns the deferred blocks whose work has ended, linked by next_free.
   Block* collect() noexcept;

@@ -85,7 +85,7 @@ struct TraceOfEnvironment {
   Destination to;
   std::shared_ptr<Trace::State> state = std::make_shared<Trace::State>();
 };
-TraceOfEnvironment* trace_of_environment = nullptr;  // never destroyed: threads may still end work
+TraceOfEnvironment* trace_of_environment = nullptr;  // never destroyed, because threads may still end work
 
 void finish_trace_of_environment() noexcept {
   set_recording_state(TraceOwner::environment, nullptr);

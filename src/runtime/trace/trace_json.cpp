@@ -22,8 +22,8 @@
 namespace lockstep {
 namespace {
 
-// Whole nanoseconds, rounded monotonically: viewers need slices that do not cross, so an event that ends before another
-// begins must do so in the file too.
+// Whole nanoseconds. Rounding is monotonic, so if one event ends before another begins, this is also true in the file.
+// (Viewers need slices that do not cross.)
 std::int64_t nanoseconds(double us) { return std::llround(us * 1e3); }
 
 // Microseconds, independent of the stream's format.
