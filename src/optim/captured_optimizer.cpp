@@ -59,8 +59,8 @@ void Optimizer::replay(const CapturedOptimizerStep& captured) {
   }
 }
 
-/// Checks that an optimizer is still as the captured step found it: alive, with its state in the same memory and at the
-/// same steps, and with options that need the same kernels.
+/// Checks that an optimizer is as it was before the captured step: it exists, its state is in the same memory and at
+/// the same steps, and its options need the same kernels.
 class Optimizer::StepState final : public HostStatePart {
  public:
   explicit StepState(Optimizer& optimizer) : optimizer_(&optimizer), lifetime_(optimizer.impl_) {}

@@ -94,9 +94,9 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
   });
 }
 
-// The gradients in replica k of every parameter that has one there. Each of these sets computes the norm itself, on one
-// device, its home. It adds one part for each gradient, or for each shard of a sharded one, always in the same order,
-// so that every set gets the same bits.
+// The gradients of replica k of all parameters that have a replica k with a gradient. Each set computes the whole norm
+// on one device, its home. It adds one part for each gradient, or for each shard of a sharded gradient. All sets add
+// the parts in the same order, so all get the same bits.
 struct GradientSet {
   std::vector<Tensor> gradients;
   std::vector<std::size_t> indices;  // of their parts, ascending
@@ -144,7 +144,7 @@ struct GradientSet {
   }
 };
 
-// A model that is sharded over several processes: its parts are those of each of its ranks, one after the other.
+// A model that is sharded over several processes. Its parts are grouped by rank, in the order of the ranks.
 struct DividedModel {
   autograd::ReplicatedParameter* any;       // one of its parameters
   std::vector<std::vector<Tensor>> shards;  // by set
@@ -162,7 +162,7 @@ DividedModel& model_of(const Tensor& parameter, std::vector<DividedModel>& model
   return models.emplace_back(DividedModel{own, std::vector<std::vector<Tensor>>(own->replicas().size())});
 }
 
-// Parts of whole gradients come first, then those of shards, set by set, so that few copies collect them.
+// The parts of whole gradients come first, then the parts of shards, set by set, so that few copies collect the parts.
 std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::vector<DividedModel>& models,
                                        std::size_t& count) {
   std::vector<GradientSet> sets;
@@ -209,7 +209,7 @@ void gather(const DividedModel& model, std::span<GradientSet> sets) {
   }
 }
 
-// All parts on the set's home device: its own parts, and others from the first set that has them.
+// All parts on the set's home device: the set's own parts, and each other part from the first set that has it.
 Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t total) {
   std::vector<const Tensor*> sources;
   for (std::size_t i = 0; i < total; ++i) {

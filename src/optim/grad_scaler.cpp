@@ -63,7 +63,7 @@ std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   return notes;
 }
 
-// Adds the counts of the shards of other processes as one more tensor.
+// Adds one more tensor, with the counts of other processes' shards.
 void add_notes_of_others(std::span<const Tensor> parameters, std::vector<Tensor>& notes) {
   const std::vector<Tensor> here = notes;
   for (autograd::ReplicatedParameter* const model : divided_models(parameters)) {

@@ -58,10 +58,10 @@ struct SlotRequest {
 /// the parameters in memory, so that neighbours stay neighbours.
 void make_slots(std::vector<SlotRequest> requests);
 
-/// to = these elements of a slot, from any replicas of this process that have them.
+/// Copies elements `shard` of a slot to `to`, from the replicas of this process that have them.
 void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot);
 
-/// Joins slots that several processes have shards of. All processes call it for the same slots in the same order.
+/// Joins slots whose shards are in several processes. All processes must call it for the same slots in the same order.
 class GatheredSlots {
  public:
   /// The whole slot, flat, on the host. Throws CollectiveError.
@@ -80,8 +80,8 @@ class StateMove {
  public:
   /// Requests each used slot in each replica of the parameter, with the replica's shard and the right dtype.
   void add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots);
-  /// Makes and copies the requested state, for all parameters of an optimizer. If it throws, the state may be elsewhere
-  /// but its values are unchanged.
+  /// Makes and copies the requested state, for all parameters of an optimizer. If it throws, the state may have moved
+  /// to other memory, but its values are unchanged.
   void finish(std::span<ParameterGroup> groups);
 
  private:

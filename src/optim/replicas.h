@@ -1,5 +1,5 @@
-// The replicas of a parameter, for optimizers and clipping: the primary first; only the parameter if there is no other
-// device. Each function works on every replica, and there on the replica's shard.
+// The replicas of a parameter, for optimizers and clipping. The primary comes first; on a single device the parameter
+// itself is the only replica. Each function works on every replica, and on each replica only on its shard.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ inline bool is_sharded(const Tensor& parameter) noexcept {
   return own && own->parameter->is_sharded();
 }
 
-/// The elements that a replica updates and keeps state of: all of them, unless the parameter is sharded.
+/// The elements that a replica updates and keeps state for. These are all elements, unless the parameter is sharded.
 inline Shard shard_of(const Tensor& replica) noexcept {
   return is_sharded(replica) ? autograd::replica_of(replica)->shard : Shard{0, replica.impl()->numel};
 }
@@ -41,10 +41,10 @@ inline std::shared_ptr<const autograd::ShardLayout> shard_layout_of(const Tensor
   return own ? own->parameter->shard_layout() : nullptr;
 }
 
-/// One parameter, the first, of each model whose parameters are sharded over several processes.
+/// The first parameter of each model whose parameters are sharded over several processes.
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters);
 
-/// The call logs of all models of several processes that have one of the parameters, each once.
+/// The call logs of all models of several processes to which any of the parameters belongs, each log once.
 std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters);
 
 /// Adds a call to those logs. call() returns its text, and is called only if there is a log.
@@ -83,8 +83,8 @@ void all_gather(std::span<const Tensor> parameters);
 /// shape, dtype or device is not the replica's.
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k);
 
-/// All gradients, reconciled: for every replica the contiguous gradient of its shard, to be changed in place. Replaces
-/// a gradient that is not contiguous by a contiguous copy.
+/// Reconciles all gradients, and returns, for every replica, the contiguous gradient of its shard, which may be changed
+/// in place. A gradient that is not contiguous is replaced by a contiguous copy.
 std::vector<Tensor> gradients_of_all_replicas(const char* op, std::span<const Tensor> parameters);
 
 /// Tensors on one device, of one dtype.

@@ -63,7 +63,7 @@ bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span
   return true;
 }
 
-// The existing tensor of the slot if it can stay in place, else undefined.
+// The existing tensor of the slot if it can stay in its memory, else undefined.
 Tensor kept_slot(const ParameterState& state, const Tensor& there, Shard shard, std::size_t slot) {
   for (const ReplicaState& before : state.replicas)
     if (before.slots[slot].defined() && before.shard == shard && matches_parameter(before.slots[slot], there))
@@ -135,8 +135,8 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
   }
 }
 
-// A slot that stays keeps its whole array allocated. So if any slot leaves an array, the others move too, even those of
-// parameters without a gradient.
+// If one slot stays in an array, the whole array stays allocated. So if any slot leaves an array, all other slots of
+// the array move too, even those of parameters without a gradient.
 void StateMove::move_out_of_shared_arrays(std::span<ParameterGroup> groups) {
   std::unordered_set<const Storage*> arrays;
   std::unordered_set<const ParameterState*> known;
@@ -172,7 +172,7 @@ const Tensor& StateMove::layout_neighbor(const Moved& each, std::size_t k, std::
   return each.state->replicas[k].slots[slot];
 }
 
-// If device memory cannot hold the old and the new arrays at once, moves the state to copy to the host.
+// If device memory cannot hold the old and the new arrays at the same time, moves the old state to the host first.
 void StateMove::move_to_host() {
   for (const SlotRequest& request : requests_) *request.into = Tensor();
   for (Moved& each : moved_)
