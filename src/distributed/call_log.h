@@ -1,6 +1,6 @@
-// CallLog: the calls that a program makes on a model that several processes train, and that all processes must make
-// alike. One line per setting of each call. Processes compare a hash of eight bytes in an exchange that happens anyway,
-// and the texts only if the hashes differ. Safe from any thread.
+// CallLog: the calls on a model of several processes that all processes must make alike. One line per setting of a
+// call. Processes compare a hash of eight bytes in an exchange that happens anyway, and the texts only if the hashes
+// differ. Safe from any thread.
 #pragma once
 
 #include <cstdint>

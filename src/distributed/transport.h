@@ -19,13 +19,13 @@
 
 namespace lockstep {
 
-/// A pending message. The transport uses its memory until it is done or the transport has failed: destroying a message
-/// that is not done may fail the transport.
+/// A pending message. The transport uses the message's memory until the message is done or the transport has failed.
+/// Therefore destroying a message that is not done may fail the transport.
 class Message {
  public:
   virtual ~Message() = default;
-  /// Throws CollectiveError naming the other process, its host and `what`, if the message is not done within the time
-  /// limit, counted from this call; the transport has then failed.
+  /// If the message is not done within the time limit, counted from this call, the transport fails, and this throws a
+  /// CollectiveError that names the other process, its host and `what`.
   virtual void wait(const char* what) = 0;
 };
 
@@ -43,16 +43,16 @@ class Transport {
   virtual PendingMessage send(int to, int channel, const void* data, std::size_t bytes) = 0;
   virtual PendingMessage receive(int from, int channel, void* data, std::size_t bytes) = 0;
 
-  /// Ends all waits, here and in the other processes, with CollectiveError; all later calls throw it, too. Only the
-  /// first reason counts.
+  /// Ends all waits in this and the other processes with a CollectiveError; all later calls throw it too. If several
+  /// calls give a reason, only the first counts.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// Returns the first of kChannels unused channels: the same in all processes, if they call it in the same order.
-  /// World uses channel 0.
+  /// Returns the first of kChannels unused channels. All processes get the same channels if they call this in the same
+  /// order. World uses channel 0.
   static constexpr int kChannels = 1024;
   int new_channels() noexcept { return kChannels * next_++; }
 
-  /// Returns the reason of a failure: for threads that wait for something other than messages.
+  /// Returns the reason if the transport has failed. For threads that wait for something other than messages.
   virtual std::optional<std::string> failure() const = 0;
 
   /// Held during each collective call of World, on channel 0.

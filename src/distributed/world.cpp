@@ -131,8 +131,8 @@ std::vector<std::string> World::agree(const std::string& mine, const char* what,
   return of_each;
 }
 
-// A process that gets here has everything that `check` looks at. So it throws the error of `check`, even if it hears
-// meanwhile that another process, which had waited for all, has ended with that error.
+// A process that gets here has all the data that `check` reads. So it throws the error of `check` itself, even if the
+// transport fails meanwhile because another process has already ended with this error.
 void World::throw_on_all(const std::exception_ptr& error) const {
   if (size() > 1) {
     try {

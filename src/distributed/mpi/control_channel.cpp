@@ -39,7 +39,7 @@ std::optional<Failure> ControlChannel::step(Clock::time_point now, std::optional
     for (const int peer : others_) send_sign(peer, waits_for.value_or(kNobody));
   }
   if (!failure_ && !silent_for(limit_, now).empty()) {
-    const std::vector<int> silent = silent_for(limit_ / 2, now);  // a loss may be that of a host, or cause others
+    const std::vector<int> silent = silent_for(limit_ / 2, now);  // several, if a host is lost
     failure_ = Failure{silent.front(), text(members_.any_of(silent), " is lost: no sign of life within ",
                                             limit_.count(), " ms, as ", members_.me(), " noticed")};
   }
@@ -156,7 +156,7 @@ void ControlChannel::send_by_mpi(int to, const Note& note) {
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }
 
-// Over MPI, sends a peer one sign at a time: a hanging process receives none.
+// Over MPI, only one sign for each peer is on its way at a time, because a hanging process receives none.
 void ControlChannel::send_sign(int to, int waits_for) {
   Peer& peer = peers_[std::size_t(to)];
   if (!peer.hears && std::exchange(peer.sign_is_on_its_way, true)) return;

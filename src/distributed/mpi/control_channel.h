@@ -21,12 +21,12 @@ class ControlChannel {
  public:
   ControlChannel(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
 
-  /// Receives notes, answers them, and periodically sends a sign of life, with the peer that this process has waited
-  /// for. Returns a failure that a peer reported, or a peer that was silent for the time limit.
+  /// Receives notes and answers them. Periodically sends a sign of life, which names the peer that this process waits
+  /// for. Returns a failure if a peer has reported one, or if a peer was silent for the time limit.
   std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
 
-  /// Pings all peers. If datagrams reach all of them, MPI is not used from here on, because it may meet a
-  /// peer that has died.
+  /// Pings all peers. If datagrams reach all peers, MPI is not used any more, because it might send to a peer that has
+  /// died.
   void ping();
   /// The same, without MPI even if datagrams do not reach all peers.
   void ping_without_mpi();
@@ -43,7 +43,7 @@ class ControlChannel {
   /// The message counts that a peer sent when it left.
   const Counts& last_counts(int peer) const { return peers_.at(std::size_t(peer)).last_counts; }
 
-  /// Returns when MPI has sent it, or after a short time.
+  /// Sends the failure to all peers. Returns when MPI has sent it, or after a short time.
   void say_failed(const Failure& failure);
   /// Cancels the pending receive; call it before MPI_Finalize.
   void close();
@@ -81,7 +81,7 @@ class ControlChannel {
   void send_by_mpi(int to, const Note& note);
   void send_sign(int to, int waits_for);
   void end_sent();
-  /// Returns the peers that have not left, and from which no note came for longer than that.
+  /// Returns the peers that have not left, and from which no note has arrived for longer than `time`.
   std::vector<int> silent_for(Clock::duration time, Clock::time_point now) const;
 
   const MPI_Comm communicator_;

@@ -1,6 +1,6 @@
-// Short messages between processes by UDP, beside MPI: Open MPI 4.1 over TCP ends a process that meets a peer which has
-// died on another host. Datagrams may be lost or blocked; then MPI carries the messages. Only the MPI thread uses this
-// class.
+// Short UDP messages between processes. They are needed because Open MPI 4.1 over TCP ends a process that sends to a
+// dead peer on another host. Datagrams may be lost or blocked; then MPI carries the messages. Only the MPI thread uses
+// this class.
 #pragma once
 
 #include <netinet/in.h>
@@ -26,7 +26,7 @@ class Datagrams {
   std::string address() const;
   void connect(const std::vector<Attributes>& by_rank, int rank);
 
-  /// Sends at most kMaxBytes: to every possible address of the host of `to` until its address is known.
+  /// Sends at most kMaxBytes to `to`. Until its address is known, sends to every possible address of its host.
   static constexpr std::size_t kMaxBytes = 1024;
   void send(int to, const void* data, std::size_t bytes) noexcept;
   /// Returns the sender of the next received datagram of exactly `bytes` bytes; nullopt if there is none.

@@ -115,7 +115,7 @@ void Handover::ended() noexcept {
   changed_.notify_all();
 }
 
-// Locks once: a caller that saw is_done == false under the lock is asleep by then, and hears the notification.
+// Locks once before it notifies, so that a caller that saw is_done == false under the lock already sleeps.
 void Handover::wake_callers() noexcept {
   { const std::scoped_lock lock(mutex_); }
   changed_.notify_all();

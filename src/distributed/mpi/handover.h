@@ -33,7 +33,7 @@ struct Transfer {
   Transfer(Way a, int b, int c, void* d, std::size_t e) : way(a), peer(b), channel(c), data(d), bytes(e) {}
 };
 
-/// The reason why the job ended for this process: the process to blame, and what it did.
+/// The reason why the job ended for this process: the process that caused the failure, and what it did.
 struct Failure {
   int process;
   std::string reason;
@@ -60,9 +60,9 @@ class Handover {
   bool submit(const std::shared_ptr<Transfer>& transfer);
   /// Returns true if the transfer was done before `end` and before any failure.
   bool wait_done(const Transfer& transfer, Clock::time_point end);
-  /// Fails the job. Returns when MPI will no longer access any message's memory. Only the first failure counts.
+  /// Fails the job. Returns when MPI will not access any message's memory any more. Only the first failure counts.
   void fail(Failure failure) noexcept;
-  /// The same; the MPI thread finds out which process is to blame.
+  /// Fails the job too, but the MPI thread finds out which process caused the failure.
   void fail(Overdue overdue) noexcept;
   /// Returns the failure, once MPI no longer accesses any message's memory; else nullopt.
   std::optional<Failure> failure() const;
@@ -75,7 +75,7 @@ class Handover {
   // For the MPI thread.
   /// Sleeps until there are requests, at most for `longest`.
   void rest(Clock::duration longest);
-  /// Returns true if a caller is asleep, waiting for a transfer. A caller that begins to wait ends rest().
+  /// Returns true if a caller sleeps because it waits for a transfer. When a caller begins to wait, rest() returns.
   bool is_awaited() const noexcept { return waiting_ > 0; }
   Requests take_requests();
   /// Returns the peer that a caller has waited for the longest, if that wait began before `since`.

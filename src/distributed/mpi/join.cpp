@@ -58,8 +58,8 @@ void leave_at_exit() {
   if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
 }
 
-// After a refused join, MPI ends at exit(): MPI_Finalize waits for all processes, so by then all of them have reported
-// the error. (mpirun kills the others as soon as one process ends with a failure.)
+// After a refused join, MPI is finalized at exit(). MPI_Finalize waits for all processes, so no process ends before all
+// have reported the error. (mpirun kills the others as soon as one process ends with a failure.)
 void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
   static const milliseconds longest = limit;
   static const pid_t process_id = ::getpid();

@@ -51,8 +51,8 @@ class Session {
   bool is_own_ = false;
 };
 
-// Blocks SIGPIPE on this thread and those that MPI starts: a socket whose peer has died must give an error instead of
-// ending the process.
+// Blocks SIGPIPE on this thread and on the threads that MPI starts, so that a write to a socket whose peer has died
+// returns an error and does not end the process.
 void block_sigpipe() {
   sigset_t only_this;
   sigemptyset(&only_this);

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kBetweenLooks(100);
 
 std::atomic<bool> job_failed = false;
 
-// By then the program has told why the job failed: as a rule it does so where the World is gone.
+// By now the program has usually reported why the job failed: it does so after the World is destroyed.
 void at_exit() {
   if (job_failed) Termination::wait_for_peer_reports();
 }
@@ -103,7 +103,7 @@ void MpiTransport::leave() noexcept {
   if (had_failed) job_failed = true;
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
-    // MPI hangs, and the launcher is about to kill: who waits here has not told yet why the job ends.
+    // MPI hangs, and the launcher will soon kill the process. This thread has not reported yet why the job ends.
     if (had_failed && Termination::is_requested())
       Termination::end(text(job_->members.me(), " ends: ", handover.failure()->reason));
     if (handover.last_seen() + job_->limit > Clock::now()) continue;

@@ -14,9 +14,9 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// MPI has no blocking wait with a limit, so it is polled: without sleeping while messages move, because the next
-// message of a pipeline follows soon; with short sleeps while callers wait; with longer sleeps while messages are
-// pending but nobody waits, because then the process computes; and rarely without messages.
+// MPI has no blocking wait with a time limit, so this thread polls it. While messages move it does not sleep, because
+// the next message of a pipeline follows soon. While callers wait, it sleeps for short times. While messages are
+// pending but no caller waits, the process computes, so the sleeps are longer. Without messages it polls rarely.
 constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100), kUnawaitedSleep(500);
 constexpr milliseconds kShortWait(2), kIdleSleep(5);
 constexpr microseconds kPeerCheckInterval(200), kNeighborCheckInterval(5000);
@@ -101,7 +101,7 @@ void Progress::check_neighbors(Clock::time_point now) {
   }
 }
 
-// Every process gets SIGTERM. The lost one is the one that does not answer.
+// Every process gets SIGTERM. The lost process is the one that does not answer.
 void Progress::check_termination(Clock::time_point now) {
   if (!sigterm_at_) return;
   const std::vector<int> unanswered = control_.unanswered();
@@ -137,7 +137,7 @@ void Progress::fail(const Failure& failure) {
   handover_.failed(failure);
 }
 
-// If MPI fails, usually a peer is lost: the one that does not answer.
+// If MPI fails, usually a peer is lost. The lost peer is the one that does not answer.
 std::optional<Failure> Progress::find_lost(const std::string& why) {
   control_.ping_without_mpi();
   for (const auto end = Clock::now() + kTimeToAnswer; !control_.unanswered().empty() && Clock::now() < end;) {
@@ -151,7 +151,7 @@ std::optional<Failure> Progress::find_lost(const std::string& why) {
 
 void Progress::fail_without_mpi(const std::string& why) { fail(find_lost(why).value_or(Failure{members_.rank, why})); }
 
-// The caller that leaves ends the process; without one, SIGTERM does.
+// If a caller leaves the job, it ends the process. If no caller does, SIGTERM ends the process.
 void Progress::wait_to_leave() {
   std::optional<Clock::time_point> end;
   handover_.seen(Clock::now());

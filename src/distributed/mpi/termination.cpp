@@ -11,7 +11,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// This and the times to answer and to end (progress.cpp) add up to less than the second after which launchers kill.
+// This time plus the times to answer and to end (progress.cpp) is less than the second after which launchers kill.
 constexpr std::chrono::milliseconds kTimeForOthers(300);
 
 std::atomic<bool> requested = false;  // lock-free, so a signal handler may write it

@@ -14,8 +14,8 @@ class Termination {
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
 
-  /// Called by a process that has reported why the job failed, before it ends, to give the others time to report.
-  /// (mpirun kills all others as soon as one ends, without the second that it means to wait: a SIGCHLD interrupts its
+  /// A process that has reported why the job failed calls this before it ends, to give the others time to report.
+  /// (mpirun kills all others as soon as one ends. It means to wait for a second, but a SIGCHLD interrupts its
   /// sleep(1).)
   static void wait_for_peer_reports() noexcept;
 

@@ -32,7 +32,7 @@ class Transfers {
   const std::optional<Failure>& failure() const noexcept { return failure_; }
   bool any() const noexcept { return !requests_.empty(); }
   const Counts& counts(int peer) const { return counts_.at(std::size_t(peer)); }
-  /// Returns true if a pending message can never complete, because `peer` has left with these counts for this process.
+  /// Returns true if a pending message can never complete, because `peer` has left with these counts of messages.
   bool waits_in_vain_for(int peer, const Counts& of_peer) const;
 
  private:
