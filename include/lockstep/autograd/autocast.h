@@ -1,6 +1,6 @@
 // Mixed precision: within a region, products are computed in a 16-bit type, and operations that need range or accuracy
-// in float32. A region belongs to its thread; the replicas of a pass inherit it. Backward runs without it: the gradient
-// of an operation has the operation's dtype.
+// are computed in float32. A region belongs to its thread; the replicas of a pass inherit it. Backward runs without
+// autocast: the gradient of an operation has the operation's dtype.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 /// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
 ///    inputs in `dtype`. float64 inputs are not cast.
 /// 2. Sums, softmax, normalizations, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
-/// 3. All other operations work in the widest dtype of their inputs.
-/// The cast of a parameter is kept until the region ends, or until the parameter changes. A region within a region of
-/// the same dtype shares these casts.
-/// Keep backward() and step() outside: their dtypes follow from the forward pass.
+/// 3. All other operations work in the widest dtype of their inputs. The cast of a parameter is kept until
+///    the region ends, or until the parameter changes. A region inside a region of the same dtype shares
+///    its casts. Keep backward() and step() outside of regions: their dtypes are determined by the forward
+///    pass.
 class LOCKSTEP_API Autocast {
  public:
   /// Throws DTypeError unless `dtype` is kBFloat16 or kFloat16.

@@ -19,15 +19,15 @@ namespace lockstep {
 struct BackwardOptions {
   bool retain_graph = false;  ///< Keep the saved tensors, for another backward.
   /// Record the gradients themselves, for gradients of gradients; implies retain_graph. A leaf's .grad then holds a
-  /// graph that holds the leaf, a reference cycle that only dropping the gradient breaks (zero_grad(), set_grad({})).
+  /// graph that holds the leaf. To break this reference cycle, drop the gradient (zero_grad(), set_grad({})).
   /// gradients() makes no such cycle.
   bool create_graph = false;
 };
 
-/// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient.
-/// An undefined gradient stands for 1 and needs a root of one element. All devices of the graph work concurrently, each
-/// on its own thread and streams. Throws AutogradError for a root that does not require a gradient or a graph already
-/// freed; an error in a node names the forward op. Before it throws, it drains the devices that it used, which also
+/// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient. An undefined
+/// gradient stands for 1 and needs a root of one element. All devices of the graph work concurrently, each on its own
+/// thread and streams. Throws AutogradError for a root that does not require a gradient, or a graph that was already
+/// freed; an error in a node names the forward op. Before backward throws, it drains the devices that it used, which
 /// clears their streams' errors.
 LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                            const BackwardOptions& options = {});
@@ -59,8 +59,8 @@ class LOCKSTEP_API HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(const std::shared_ptr<autograd::RemovableHook>& hook) : hook_(hook) {}
-  /// Removes the hook: it is not called any more, and the objects that it holds are freed. A call in progress, as when
-  /// the hook removes itself, runs to its end and keeps these objects until then.
+  /// Removes the hook: it is not called any more, and the objects that it holds are freed. A call in progress (for
+  /// example if the hook removes itself) runs to its end and keeps these objects until then.
   void remove() const noexcept {
     if (const auto hook = hook_.lock()) hook->remove();
   }
@@ -69,16 +69,16 @@ class LOCKSTEP_API HookHandle {
   std::weak_ptr<autograd::RemovableHook> hook_;
 };
 
-// A hook lives as long as its tensor, or the graph that computed it. A hook that holds its own tensor, or a result of
-// it, therefore keeps both alive until it is removed: let it hold a detach() of the tensor.
-// Do not add hooks while a backward through their tensor runs on another thread. Random numbers that hooks draw depend
-// on the sequence of backward's caller and on the device.
+// A hook lives as long as its tensor, or the graph that computed the tensor. A hook that holds its own tensor, or a
+// result of that tensor, therefore keeps both alive until the hook is removed; let it hold a detach() of the tensor. Do
+// not add hooks while a backward through their tensor runs on another thread. Random numbers that hooks draw depend on
+// the sequence of backward's caller and on the device.
 
 /// Calls `hook` with the gradient of `tensor` when backward has computed it; a defined result replaces it. For a leaf,
 /// it runs before accumulation. A hook on a parameter of a DataParallel with several devices or processes runs at the
-/// end of each backward, on the caller's thread, once in each process. It sees the sum over all replicas of all
-/// processes, also under no_sync(), where such a backward therefore sums. All processes must add the same hooks. Throws
-/// AutogradError if the tensor does not require a gradient, InvalidArgument for an empty function.
+/// end of each backward, on the caller's thread, once in each process. It gets the sum over all replicas of all
+/// processes. (Therefore a backward with such a hook sums even under no_sync().) All processes must add the same hooks.
+/// Throws AutogradError if the tensor does not require a gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 /// The same for a hook that returns nothing.
 template <std::invocable<const Tensor&> Hook>

@@ -40,12 +40,12 @@ class LOCKSTEP_API CheckpointedScope {
 ///   h = checkpoint([&](const Tensor& x) { return block(x); }, h);
 ///
 /// The second run draws the same random numbers and sees the same shard of the batch and the same autocast region.
-/// Tensors that the function changes in place (running statistics, other buffers) get the values that the first run
-/// found for the second run, and afterwards their present values again, so they change once. The second run prints
-/// nothing. It must compute the same as the first: backward throws AutogradError if it saves other tensors. Captured
-/// tensors are kept: pass tensors that should be dropped as inputs. In a pass of several replicas, sum_over_replicas()
-/// (and SyncBatchNorm) throw InvalidArgument inside the function, since the other replicas would not take part in the
-/// second run.
+/// Tensors that the function changes in place (running statistics, other buffers) start the second run with the values
+/// from before the first run, and get their present values back after it, so they change once. The second run prints
+/// nothing. It must compute the same as the first run; if it saves other tensors, backward throws AutogradError.
+/// Tensors that the function captures are kept; pass tensors that should be dropped as inputs. In a pass of several
+/// replicas, sum_over_replicas() (and SyncBatchNorm) throw InvalidArgument inside the function, since the other
+/// replicas would not take part in the second run.
 template <class F, std::convertible_to<Tensor>... Inputs>
 requires std::invocable<F&, const Inputs&...>
 auto checkpoint(F function, const Inputs&... inputs) {

@@ -26,9 +26,9 @@ class LOCKSTEP_API NoGrad : private GradMode {
 };
 using NoGradGuard = NoGrad;  ///< libtorch's name.
 
-/// Does what NoGrad does, under the name that PyTorch's inference programs use. Tensors made under it are ordinary
-/// tensors, which recorded operations may use later. InferenceMode(false) switches recording on, also within another
-/// InferenceMode.
+/// Does what NoGrad does, under the name that PyTorch's inference programs use. Tensors that are made in this mode are
+/// ordinary tensors; recorded operations may use them later. InferenceMode(false) switches recording on, also within
+/// another InferenceMode.
 class LOCKSTEP_API InferenceMode : private GradMode {
  public:
   explicit InferenceMode(bool enabled = true) noexcept : GradMode(!enabled) {}

@@ -44,8 +44,8 @@ void gradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOpt
   detail::gradcheck(detail::tensor_function(std::move(function)), inputs, options);
 }
 
-/// The same for the gradients of the gradients: checks the function from the inputs and the gradients of the outputs to
-/// the gradients of the inputs.
+/// Checks the gradients of the gradients in the same way: those of the function that maps the inputs and the gradients
+/// of the outputs to the gradients of the inputs.
 template <class F>
 void gradgradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   detail::gradgradcheck(detail::tensor_function(std::move(function)), inputs, options);

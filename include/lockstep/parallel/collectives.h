@@ -10,9 +10,9 @@
 
 namespace lockstep::collective {
 
-// tensors[r] is rank r's, contiguous, on the communicator's device r; each of several processes passes the tensors of
-// its own ranks. The work is enqueued on streams[r], or without streams on this thread's current streams; tensors of
-// other streams are recorded there. Received tensors count as changed in place; gradients do not flow through.
+// tensors[r] is rank r's tensor: contiguous, on the communicator's device r. Each of several processes passes only the
+// tensors of its own ranks. The work is enqueued on streams[r], or on this thread's current streams if no streams are
+// given; tensors of other streams are recorded there. Received tensors count as changed in place; no gradients flow.
 //
 // All throw, naming the rank: InvalidArgument for a wrong number of tensors or a tensor that is not contiguous,
 // DeviceMismatch, DTypeError, ShapeError. Errors of the operation itself: see Communicator.

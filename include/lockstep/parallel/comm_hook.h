@@ -1,5 +1,5 @@
-// A function that sums one bucket of gradients in place of the all-reduce: for compression, or for sums in 16 bits.
-// As DistributedDataParallel's register_comm_hook in PyTorch, but the hook enqueues its work and returns no future.
+// A function that replaces the all-reduce of a bucket of gradients, to compress them or to sum in 16 bits. Like a hook
+// of DistributedDataParallel's register_comm_hook in PyTorch, but it only enqueues its work and returns no future.
 //
 //   DataParallel model(Net{}, {.buckets = {.comm_hook = bfloat16_compress_hook}});
 #pragma once
@@ -26,8 +26,8 @@ class LOCKSTEP_API ReducingBucket {
   /// then the same index has other parameters, and mostly another size.
   std::size_t index() const noexcept { return index_; }
 
-  /// The bucket on each device of this process: [elements], one dtype. When the hook is called: the gradients of that
-  /// device's replica, with padding of any value between them.
+  /// The bucket on each device of this process: [elements], one dtype. When the hook is called, a buffer has the
+  /// gradients of its device's replica, with undefined padding between them.
   std::span<const Tensor> buffers() const noexcept { return buffers_; }
   /// Calls f(buffer) for each buffer with the buffer's stream as the current one, and returns the results.
   std::vector<Tensor> each_buffer(const std::function<Tensor(const Tensor&)>& f) const;
@@ -44,11 +44,11 @@ class LOCKSTEP_API ReducingBucket {
   Communicator& communicator_;
 };
 
-/// Leaves in every buffer the sum over all replicas of all processes: the same bits on every device, or the replicas
-/// drift apart. Called for each bucket, in the same order in all processes, on a thread of the model's while backward
-/// runs, without recording of gradients. It enqueues, and does not wait for devices. If it throws, backward throws that,
-/// the other processes throw CollectiveError, and the gradients are not to be used. Copies of the model share the hook's
-/// state.
+/// Must leave in every buffer the sum over all replicas of all processes, with the same bits on every device. (With
+/// other bits the replicas drift apart.) Called for each bucket, in the same order in all processes, on a thread of the
+/// model while backward runs. Gradients are not recorded. The hook must only enqueue work, and not wait for devices. If
+/// it throws, backward throws its error, the other processes throw CollectiveError, and the gradients are undefined.
+/// Copies of the model share the hook's state.
 using CommHook = std::function<void(ReducingBucket&)>;
 
 /// Sums float32 and float64 gradients in bfloat16: half of the bytes or less, and 8 bits of precision.

@@ -61,10 +61,10 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 
 }  // namespace detail
 
-/// Owns a module and keeps a replica of it on each device. On one device it calls the module itself; a 0-dim output
-/// becomes a vector of one element there too, so that its rank does not depend on the number of devices. Must not be
-/// called from several threads at once. The keys of its state dict begin with "module.". A moved-from model throws
-/// InvalidArgument.
+/// Owns a module and keeps a replica of it on each device. With one device it calls the module itself; a 0-dim output
+/// becomes a vector of one element there too, so that the output's rank does not depend on the number of devices. Must
+/// not be called from several threads at once. The keys of its state dict begin with "module.". A moved-from model
+/// throws InvalidArgument.
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that they equal the gradients of the whole
 /// batch; optimizers take the same step on every replica. Parameters may be frozen and thawed between passes. On more
@@ -119,10 +119,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::int64_t batch_rows() const noexcept { return set_.batch_rows(); }
   std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Rows of the last batch, in this process.
 
-  /// Turns a mean that this process computed from the outputs of one pass into the mean over all processes' rows: the
-  /// weight is the sum over the processes, and a backward through the value, or a mean of it over the processes, is
-  /// that of all rows. All processes call it. A WeightedMean that the module returned is already over all processes and
-  /// is returned unchanged. Costs one all-reduce between the devices, which the host does not wait for.
+  /// Turns a mean that this process computed from the outputs of one pass into the mean over all processes' rows. The
+  /// weight is summed over the processes; a backward through the value, or its mean over the processes, then covers all
+  /// rows. All processes must call this. A WeightedMean that the module returned already covers all processes and is
+  /// returned unchanged. Costs one all-reduce between the devices; the host does not wait for it.
   WeightedMean over_processes(const WeightedMean& mean) const {
     return detail::draining(devices(), [&] {
       try {
@@ -155,9 +155,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     });
   }
 
-  /// While the guard lives, backward accumulates on each device without summing. The sum is taken by the next backward
-  /// after it, or by the first use of a gradient: grad(), an optimizer's step, clipping. The guard may outlive the
-  /// model.
+  /// While the guard lives, backward accumulates on each device without summing. The gradients are summed by the next
+  /// backward after the guard, or at the first use of a gradient (grad(), an optimizer's step, clipping). The guard may
+  /// outlive the model.
   class [[nodiscard]] NoSync {
    public:
     /// Summing is off from here on.
@@ -234,7 +234,7 @@ requires(!std::derived_from<std::remove_cvref_t<F>, nn::ModuleBase>) DataParalle
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: replicate, scatter, parallel_apply,
 /// gather. Backward adds the gradients of the whole batch to the module's parameters. The module is on the first of the
-/// GPUs and runs there itself, so its changes of its buffers are kept. (A temporary module that is wholly on the CPU is
+/// GPUs and runs there itself, so changes of its buffers are kept. (A temporary module that is wholly on the CPU is
 /// moved.) An input that is a std::tuple holds the arguments of forward(). Throws the errors of DataParallel.
 template <class Module, class Input>
 auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& options = {}) {

@@ -3,7 +3,7 @@
 // Gradients live as views in flat buckets, one copy on each device. When the last gradient of a bucket has arrived on
 // every device, the bucket is all-reduced on separate streams. The idea and the sizes are those of PyTorch's
 // DistributedDataParallel (Li et al., "PyTorch Distributed", VLDB 2020). One process drives all replicas, so the leaves
-// that a backward will reach are known before it starts, and nothing waits for a gradient that never comes.
+// that a backward will reach are known before it starts, and no bucket waits for a gradient that never arrives.
 #pragma once
 
 #include <atomic>
@@ -26,23 +26,23 @@ struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Limit of the first bucket: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Limit of the other buckets.
   /// Divides the state of any optimizer between the devices of all processes (ZeRO stage 1: Rajbhandari et al. 2020):
-  /// each of N devices holds 1/N of it, up to padding of each bucket's shards to 64 elements. Backward reduce-scatters
+  /// each of N devices holds 1/N of the state (shards of a bucket are padded to 64 elements). Backward reduce-scatters
   /// a bucket, so that a device has the sum of its shard only; Optimizer::step() updates that shard and all-gathers the
-  /// values. Parameters are the same bit for bit as without sharding, except where several backwards accumulate or
-  /// norms are clipped: there the order of additions differs. State dicts are the same. grad() all-gathers a gradient,
-  /// once. With several processes, all of them must call grad() then, and Optimizer::state_dict(), which gathers too.
+  /// values. Parameters have the same bits as without sharding, unless several backwards accumulate or norms are
+  /// clipped, because these sums are added in another order. State dicts are the same. The first grad() all-gathers a
+  /// gradient. Since grad() and Optimizer::state_dict() gather, all processes must call them together.
   bool shard_optimizer_state = false;
   CommunicatorOptions communicator = {};  ///< The communicator that sums gradients.
-  /// Sums the gradients of a bucket in place of the all-reduce (comm_hook.h): not called for a single replica, and
-  /// refused with shard_optimizer_state. All processes give the same one.
+  /// Replaces the all-reduce of a bucket (comm_hook.h). Not called with a single replica; cannot be combined with
+  /// shard_optimizer_state. All processes must give the same hook.
   CommHook comm_hook = {};
 };
 
-/// The gradients of one module and its replicas. After each backward that reaches a parameter, its gradient on every
-/// device is the sum over the replicas, bit for bit the same; a parameter that no replica reached has none. The
-/// collectives of a backward run on separate streams, which the caller's current streams wait for; other collectives
-/// run on the current streams. A launcher thread enqueues them in the order of the buckets; the end of backward throws
-/// its errors.
+/// The gradients of one module and its replicas. After each backward that reaches a parameter, every device has the sum
+/// of the parameter's gradients over the replicas, with the same bits; a parameter that no replica reached has no
+/// gradient. The collectives of a backward run on separate streams, for which the caller's current streams wait; other
+/// collectives run on the current streams. A launcher thread enqueues a backward's collectives in the order of the
+/// buckets; the end of backward throws its errors.
 class LOCKSTEP_API GradientBuckets {
  public:
   GradientBuckets();  ///< For no replicas: does nothing.
@@ -50,10 +50,10 @@ class LOCKSTEP_API GradientBuckets {
   /// until a gradient is used: grad(), an optimizer's step, clipping.
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
-  /// modules[i] is on devices[i]; the first is the primary. With a world of several processes, all make their buckets,
-  /// of the same parameters, and sums run over all; optimizers then log their calls in `calls`, and `weight_without_pass` is the
-  /// weight of this process's loss if it went through no pass of a model. Throws OutOfMemory, and InvalidArgument for
-  /// options that exclude each other.
+  /// modules[i] is on devices[i]; the first is the primary. In a world of several processes, all must make buckets for
+  /// the same parameters, and sums include all processes. Optimizers then log their calls in `calls`;
+  /// `weight_without_pass` is the weight of this process's loss if the loss was computed without a pass of a model.
+  /// Throws OutOfMemory, and InvalidArgument for options that exclude each other.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options, Summing summing, const World& world = {},
                   const std::shared_ptr<CallLog>& calls = {}, double weight_without_pass = 1);
@@ -62,8 +62,8 @@ class LOCKSTEP_API GradientBuckets {
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;  ///< Releases the buckets that this object held.
 
-  /// Adds the tensors of these modules that require a gradient now and did not when the buckets were made: they get new
-  /// buckets, behind the others. All processes call it, with the same parameters. Throws AutogradError during a
+  /// Adds the tensors of these modules that require a gradient now but did not when the buckets were made. They get new
+  /// buckets behind the others. All processes must call it with the same parameters. Throws AutogradError during a
   /// backward, and OutOfMemory, after which nothing has changed.
   void add(std::span<nn::ModuleBase* const> modules);
 
@@ -71,7 +71,7 @@ class LOCKSTEP_API GradientBuckets {
   /// through a graph of these replicas throws AutogradError, since their gradients could not be summed. Throws the
   /// errors of the sum. If a device was lost, the gradients that are not summed are dropped.
   void release();
-  /// False after release(), and after other buckets were made for the primary, which then own its gradients.
+  /// False after release(), and after other buckets were made for the primary (these then own its gradients).
   bool are_current() const noexcept;
 
   std::size_t bucket_count() const noexcept;  ///< Number of buckets.

@@ -33,12 +33,12 @@ struct ReplicaPass {
 
 /// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. (In
 /// a hook on the thread of devices[j], this thread calls job(j).) Jobs inherit the caller's current streams and
-/// gradient mode. Each job draws random numbers from its own sequence, which depends on the caller's and on i;
-/// draw_for_batch() returns all the numbers that the caller would draw. Text that jobs print() appears when all have
-/// finished, in the order of i. Throws the failure of the lowest i, of its own type, with "in replica i on cuda:d" in
-/// its message and the other failures attached. Passes that share a device run one after the other. Throws
-/// InvalidArgument, before any job runs, for no device, a device that does not exist or is given twice, and for several
-/// devices inside a replica.
+/// gradient mode. Each job draws random numbers from its own sequence, which depends on the caller's sequence and on i.
+/// In every job draw_for_batch() returns the numbers that the caller would draw. Text that jobs print() appears after
+/// all jobs have finished, in the order of i. If jobs fail, throws the failure of the lowest i with its own type, with
+/// "in replica i on cuda:d" in its message and the other failures attached. Passes that share a device run one after
+/// the other. Before any job runs, throws InvalidArgument if no device is given, if a device does not exist or is given
+/// twice, or if several devices are given inside a replica.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
@@ -114,8 +114,8 @@ auto results_of_replicas(std::span<const Device> devices, const Call& call, cons
 /// Returns the results of replicas[i](inputs[i]), all run at once (run_replicas). Replicas are modules or pointers to
 /// them; replicas without an input do not run. An input that is a std::tuple holds the arguments, in which a
 /// reference_wrapper stands for its target; a temporary vector of inputs is moved from. Replica i runs on devices[i]
-/// or, without devices, on the device of its parameters or of its input. Throws InvalidArgument, before any replica
-/// runs, for no inputs, more inputs than replicas or devices, and a replica without any device.
+/// or, without devices, on the device of its parameters or of its input. Before any replica runs, throws
+/// InvalidArgument if there are no inputs, more inputs than replicas or devices, or a replica without any device.
 template <std::ranges::random_access_range Replicas, std::ranges::random_access_range Inputs>
 auto parallel_apply(Replicas&& replicas, Inputs&& inputs, std::span<const Device> devices = {},
                     const ReplicaPass& pass = {}) {

@@ -20,7 +20,7 @@ struct ProcessShares;
 }
 class CallLog;
 
-/// The kind of loss that each process computes from its rows. Gradients are those of one loss over the rows of all.
+/// The kind of loss that each process computes from its rows. Gradients are those of one loss over all processes' rows.
 enum class ProcessLoss : std::uint8_t {
   mean,  ///< A mean over the process's rows: backward() weights it by the process's share of all rows.
   sum,   ///< A part of a sum: gradients are added unweighted. (Divide by batch_rows() to get those of the mean.)
@@ -40,12 +40,12 @@ struct ProcessPass {
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
 
-/// Exchanges the number of rows of each process. Throws CollectiveError; and InvalidArgument in all processes, naming
-/// the first call that they have made differently, from their call logs.
+/// Exchanges the number of rows of each process. Throws CollectiveError. If the call logs of the processes differ,
+/// throws an InvalidArgument that names the first different call, in all processes.
 LOCKSTEP_API ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
-/// Makes the other processes fail too, since they would wait for this process, which failed. Call it where the
-/// exception is handled; does nothing if all processes threw it (World::was_thrown_on_all).
+/// Called where an exception is handled. Makes the other processes fail too, since they would wait for this process.
+/// Does nothing if all processes threw the exception (World::was_thrown_on_all).
 LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
 /// Called before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or
@@ -59,8 +59,8 @@ LOCKSTEP_API Tensor mark_pass_boundary(const Tensor& x, std::shared_ptr<const au
 LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> make_pending_shares();
 LOCKSTEP_API void set_shares(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See make_pending_shares().
 
-/// True for each tensor of a replica's output that counts by rows, in order. A 0-dim tensor that becomes an element of
-/// a vector counts by replicas instead, unless `stay_0_dim` or it is a part of a WeightedMean.
+/// For each tensor of a replica's output, in order: true if it is weighted by rows. A 0-dim tensor that becomes an
+/// element of a vector is weighted by replicas, unless `stay_0_dim` is true or the tensor is a part of a WeightedMean.
 template <class T>
 std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   std::vector<bool> counts;

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// The communicator of the replicas on `devices`, made on first use and kept for later passes, however many of the
-/// replicas run in each. Safe from any thread.
+/// The communicator of the replicas on `devices`. It is made on first use and kept for later passes, even if fewer
+/// replicas run in some of them. Safe from any thread.
 class LOCKSTEP_API ReplicaGroup {
  public:
   /// If the world has several processes, their replicas are included, in the order of the processes.
@@ -35,15 +35,15 @@ class LOCKSTEP_API ReplicaGroup {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The sum of x over the replicas of this pass, on each replica's own device and current stream, the same bits on all.
-/// Every replica has to call it, in the same order, with the same shape and dtype: it waits on the host until all have
-/// called it. Outside of replicas it returns x itself. Differentiable, to any order: the gradient is the sum of the
-/// replicas' gradients. Throws ShapeError or DTypeError if replicas differ, and CollectiveError when a replica ended
-/// without calling it. Processes run the sums of a backward in the reverse order of forward; if one lacks a sum that
-/// another has, or names another one (`what`), backward() throws InvalidArgument in all processes.
+/// Returns the sum of x over the replicas of this pass, on each replica's own device and current stream, with the same
+/// bits on all. Every replica must make the same calls in the same order, with the same shape and dtype; each call
+/// waits on the host until all replicas have made it. Outside of replicas it returns x itself. Differentiable, to any
+/// order: the gradient is the sum of the replicas' gradients. Throws ShapeError or DTypeError if replicas differ, and
+/// CollectiveError if a replica ended without this call. Processes run the sums of a backward in the reverse order of
+/// forward. If two processes have different sums (named by `what`), backward() throws InvalidArgument in all.
 LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x, const std::string& what = "a sum");
 
-/// The same for a host integer. Throws InvalidArgument if processes name different sums.
+/// Like the function above, for a host integer. Throws InvalidArgument if processes name different sums.
 LOCKSTEP_API std::int64_t sum_over_replicas(std::int64_t x, const std::string& what = "a sum");
 
 }  // namespace lockstep

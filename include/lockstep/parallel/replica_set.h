@@ -69,8 +69,8 @@ class LOCKSTEP_API ReplicaSet {
   void check_call() const;
   /// The place of these rows among those of all processes. Throws CollectiveError.
   ProcessPass locate_rows(const std::vector<std::int64_t>& rows);
-  /// Options that divide the batch into the shards that one process with all devices would make; nullopt if they
-  /// already are.
+  /// Options that divide the batch into the shards that one process with all devices would make; nullopt if the present
+  /// ones do.
   std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
                                                        const std::vector<std::int64_t>& rows) const;
   /// The module and as many of its replicas as will run, all equal to it.

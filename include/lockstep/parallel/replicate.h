@@ -26,11 +26,11 @@ M copy_on(const M& module, Device device) {
 
 }  // namespace detail
 
-/// A replica of `module` for each of `devices`, for one pass: gradients of the replicas' parameters and buffers flow to
-/// the module's, which get their sum. On the module's own device, a replica shares the module's parameters and buffers,
-/// and its changes to them are kept. On other devices they are results of a copy (not recorded under NoGrad): no
-/// leaves, and the replica's changes to them are lost. Throws InvalidArgument for no device, a device that does not
-/// exist, and a lazy parameter.
+/// A replica of `module` for each of `devices`, for one pass. The module's parameters and buffers get the sum of the
+/// gradients of all replicas. On the module's own device, a replica shares the module's parameters and buffers, so
+/// changes to them are kept. On other devices a replica's parameters and buffers are results of a recorded copy (not
+/// recorded under NoGrad). They are not leaves, and changes to them are lost. Throws InvalidArgument for no device, a
+/// device that does not exist, and a lazy parameter.
 template <class M>
 std::vector<M> replicate(const M& module, std::span<const Device> devices) {
   detail::check_replicable(const_cast<M&>(module), devices);  // walking does not change the module
@@ -60,16 +60,16 @@ class LOCKSTEP_API ReplicaSync {
   ReplicaSync(ReplicaSync&&) noexcept;
   ReplicaSync& operator=(ReplicaSync&&) noexcept;  ///< Releases the state that this object held.
 
-  /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one, DTypeError
-  /// naming a buffer whose dtype has no mean.
+  /// Throws DeviceMismatch for a parameter that is not on `device`, InvalidArgument for a lazy parameter, and
+  /// DTypeError for a buffer whose dtype has no mean; the errors name it.
   static void check_placement(nn::ModuleBase& module, Device device);
   /// Registers `replicas` as fresh copies of `primary`.
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
   /// Copies the changes. Copies nothing if it returns `none`.
   ReplicaFit update(nn::ModuleBase& primary);
-  /// Called after a pass of rows.size() replicas, the primary first, with rows[i] rows each, of `all_rows` in all
-  /// processes: sets buffers, and parameters that require no gradient, to the values that nn::BufferSync defines. All
-  /// processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
+  /// Called after a pass of rows.size() replicas, the primary first. Replica i had rows[i] of the `all_rows` rows of
+  /// all processes. Sets buffers, and parameters that require no gradient, to the values that nn::BufferSync defines.
+  /// All processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
   /// changed, or naming the difference between processes.
   void end_pass(nn::ModuleBase& primary, std::span<const std::int64_t> rows, std::int64_t all_rows,
                 ReplicaGroup& group);

@@ -5,17 +5,17 @@
 
 namespace lockstep {
 
-/// batch_norm (lockstep/ops/normalization.h) with the statistics, also for the gradient, of all replicas' x in a pass.
-/// Every replica has to call it, and waits on the host for the others three times: for the count, the mean and the
-/// variance. A replica's x may be empty. Outside of replicas it is batch_norm.
+/// batch_norm (lockstep/ops/normalization.h) with the statistics of all replicas' x in a pass, in backward too. Every
+/// replica has to call it, and waits on the host for the others three times: for the count, the mean and the variance.
+/// A replica's x may be empty. Outside of replicas it is batch_norm.
 LOCKSTEP_API Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                     const Tensor& weight = {}, const Tensor& bias = {},
                                     const BatchNormOptions& options = {});
 
 namespace nn {
 
-/// A BatchNorm1d, 2d or 3d that normalizes by the whole batch in training, whatever the number of devices. x: [batch,
-/// features, ...]. Its state dict has the same keys as theirs.
+/// A BatchNorm1d, 2d or 3d that in training normalizes over the whole batch on all devices. x: [batch, features, ...].
+/// Its state dict has the same keys as that of BatchNorm1d.
 class LOCKSTEP_API SyncBatchNorm : public Module<SyncBatchNorm>, public BatchNormState {
  public:
   explicit SyncBatchNorm(std::int64_t features, const BatchNormLayerOptions& options = {});
