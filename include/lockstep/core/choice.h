@@ -18,7 +18,7 @@ template <class E>
 struct ChoiceNames;
 
 namespace detail {
-/// The index of `got` in `names`. Throws InvalidArgument that lists the names if `got` is none of them.
+/// The index of `got` in `names`. If `got` is not among them, throws an InvalidArgument that lists the names.
 LOCKSTEP_API std::size_t find_choice(const char* option, std::span<const std::string_view> names, std::string_view got);
 }  // namespace detail
 

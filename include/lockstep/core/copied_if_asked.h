@@ -3,9 +3,9 @@
 
 #include <concepts>
 
-/// For the body of a class: auto b = a, for (auto layer : layers) and by-value arguments do not compile. Class b(a),
-/// copy(a), and copies of structs and containers that hold a Class do: those copy from a const Class. (An explicit
-/// constructor from const Class& would suffice, but GCC 12 could then not copy arrays of the class.)
+/// For the body of a class whose copies are explicit: auto b = a, for (auto layer : layers) and by-value arguments do
+/// not compile. Class b(a), copy(a), and copies of structs and containers of it do: these copy from a const Class. (An
+/// explicit constructor from const Class& would suffice, but then GCC 12 could not copy arrays of the class.)
 #define LOCKSTEP_COPIED_IF_ASKED(Class)         \
   template <std::same_as<Class> UseCopyInstead> \
   Class(UseCopyInstead&) = delete;              \

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// In order of type promotion within a kind: an operation on two dtypes computes in the later one,
+/// Within a kind, dtypes are in the order of type promotion: an operation on two dtypes computes in the later one,
 /// except that float16 with bfloat16 gives float32.
 enum class DType : std::uint8_t { kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
 

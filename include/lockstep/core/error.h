@@ -1,6 +1,6 @@
-// All errors that Lockstep throws. Messages read "[op] expected ..., got ...".
-// Copying an error never throws; an error may be shared between threads once it is no longer changed. Moving an error
-// copies it: the moved-from error keeps its message.
+// All errors that Lockstep throws. Messages read "[op] expected ..., got ...". Copying an error never throws.
+// Threads may share an error that is no longer changed. A move copies the error, so the moved-from error keeps its
+// message.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// The base of all errors. Context ("in replica 1 on cuda:1") is added in place while an error travels,
-/// so that it keeps its own type.
+/// The base of all errors. Context ("in replica 1 on cuda:1") is added to an error in place, so that the error keeps
+/// its type.
 class LOCKSTEP_API Error : public std::exception {
  public:
   explicit Error(std::string message);
@@ -53,7 +53,7 @@ class LOCKSTEP_API DTypeError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// Operands live on different devices. Nothing is copied behind the caller's back.
+/// Operands are on different devices. Lockstep never copies them implicitly.
 class LOCKSTEP_API DeviceMismatch : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;

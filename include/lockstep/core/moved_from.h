@@ -1,5 +1,5 @@
-// The error of classes that own their state through a pointer when they are used after a move: a moved-from object can
-// only be assigned to and destroyed.
+// The error of classes that own their state through a pointer, when an object is used after a move. A moved-from object
+// can only be assigned to and destroyed.
 #pragma once
 
 #include <utility>

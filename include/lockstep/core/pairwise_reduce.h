@@ -13,7 +13,7 @@ inline constexpr int kLanes = 16;            ///< Chains side by side, for vecto
 
 /// Reduces [begin, end) pairwise: part(begin, end) reduces each block of `most` elements (the last may be shorter), and
 /// merge(total, next) merges the totals of neighbouring blocks as a binary tree. The order of merging depends on the
-/// range alone. A loop, not a recursion, so that all of it can be inlined.
+/// range alone. This is a loop, not a recursion, so that the compiler can inline it.
 template <class Part, class Merge, class A = std::invoke_result_t<const Part&, std::int64_t, std::int64_t>>
 LOCKSTEP_HD A pairwise_reduce(std::int64_t begin, std::int64_t end, std::int64_t most, const Part& part,
                               const Merge& merge) {

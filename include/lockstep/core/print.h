@@ -22,8 +22,8 @@ struct FormatArgument {
 };
 
 /// Replaces each {} in `format` by the next of `arguments`, and each {:...} by the next argument formatted as
-/// std::format does: numbers ({:.4f}, {:>8}, {:05d}, {:x}) and texts ({:<20}). Throws InvalidArgument unless there are
-/// as many arguments as fields, and for a format specification that does not suit its argument.
+/// std::format does: numbers ({:.4f}, {:>8}, {:05d}, {:x}) and texts ({:<20}). Throws InvalidArgument if the numbers of
+/// arguments and fields differ, or if a format specification does not suit its argument.
 LOCKSTEP_API std::string format(std::string_view format, std::span<const FormatArgument> arguments);
 
 /// Writes to standard output in one piece. Inside a replica of parallel_apply the text is buffered, and written in the

@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-/// To be called while an exception is handled. Rethrows it with its own type and " (where)" appended to its message if
-/// it is an Error or exactly one of the types of <stdexcept>; rethrows it unchanged otherwise.
+/// Call this while an exception is handled. Rethrows an Error, or an exception of exactly one of the types of
+/// <stdexcept>, with its own type and " (where)" appended to its message; rethrows any other exception unchanged.
 [[noreturn]] LOCKSTEP_API void rethrow_with_context(const std::string& where);
 
 /// The exception that rethrow_with_context() throws while `failure` is handled.

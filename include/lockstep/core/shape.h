@@ -70,14 +70,14 @@ class LOCKSTEP_API Shape {
 /// Prints [2, 3].
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// The product of the sizes. Throws ShapeError naming `op` for a negative size, or if the product of those that are
-/// not 0 does not fit 64 bits.
+/// The product of the sizes. Throws ShapeError naming `op` if a size is negative, or if the product of the nonzero
+/// sizes does not fit 64 bits.
 LOCKSTEP_API std::int64_t checked_elements(const char* op, const Shape& sizes);
 
 /// Strides of a dense row-major tensor.
 LOCKSTEP_API Shape contiguous_strides(const Shape& sizes) noexcept;
 
-/// The shape that both broadcast to. Throws ShapeError naming `op` and both shapes if there is none.
+/// The shape to which a and b broadcast. Throws ShapeError naming `op` and both shapes if they do not broadcast.
 LOCKSTEP_API Shape broadcast(const char* op, const Shape& a, const Shape& b);
 
 /// `dim` counted from the front. Throws ShapeError naming `op` unless -rank <= dim < rank.

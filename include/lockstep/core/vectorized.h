@@ -3,8 +3,8 @@
 
 #include <lockstep/core/instruction_set.h>
 
-// GCC compiles one body for several instruction sets, except in builds that do not gain by it: without optimization,
-// with a sanitizer, or with an emulated GPU.
+// GCC compiles one body for several instruction sets. Builds without optimization, with a sanitizer or with an emulated
+// GPU do not, because they would not gain by it.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
 #define LOCKSTEP_INSTRUCTION_SETS 1
@@ -30,9 +30,9 @@ with_avx512(const Body& body) {
 }  // namespace detail
 #endif
 
-/// Calls body(), compiled for instruction_set(). For loops over elements: a loop whose iterations are independent
-/// (`#pragma GCC ivdep`) becomes vector instructions. If several sets are compiled and instruction_set() is plain,
-/// calls plain() instead, so that a caller that has plain code anyway does not compile it twice.
+/// Calls body(), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
+/// iterations are independent (`#pragma GCC ivdep`). If several sets are compiled and instruction_set() is plain, calls
+/// plain() instead, so that a caller that already has plain code does not compile it twice.
 template <class Body, class Plain>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
 #ifdef LOCKSTEP_INSTRUCTION_SETS

@@ -38,9 +38,9 @@ using ProcessRank = Rank<struct ProcessKind>;
 using DeviceRank = Rank<struct DeviceKind>;
 
 /// A handle, cheap to copy. All processes make the collective calls in the same order, each from one thread at a time.
-/// A call waits on the host until all processes have made it, at most for the time limit. A CollectiveError names the
-/// process that is missing, its host and the call; or the process that made another call (with another `what`). All
-/// later calls throw the same error. Safe from any thread.
+/// A call waits on the host until all processes have made it, at most for the time limit. If a process is missing, or
+/// makes another call (with another `what`), a CollectiveError names this process, its host and the call. All later
+/// calls throw the same error. Safe from any thread.
 class LOCKSTEP_API World {
  public:
   /// The world of this process alone.
@@ -56,7 +56,7 @@ class LOCKSTEP_API World {
   /// The longest wait for another process.
   std::chrono::milliseconds time_limit() const noexcept;
 
-  /// Returns the bytes that each process passed, by rank; their numbers may differ.
+  /// Returns the bytes that each process passed, by rank. The processes may pass different numbers of bytes.
   std::vector<std::string> all_gather(const std::string& mine, const char* what = "all_gather") const;
   /// Returns the value that each process passed, by rank.
   std::vector<std::int64_t> all_gather(std::int64_t mine, const char* what = "all_gather") const;
@@ -65,17 +65,17 @@ class LOCKSTEP_API World {
   /// Returns after all processes have called it.
   void barrier(const char* what = "barrier") const;
 
-  /// Checks the bytes that each process passed, by rank, and must look at nothing else: then it throws in all
-  /// processes, or in none.
+  /// Checks the bytes that each process passed, by rank. Must not depend on anything else, so that it throws in all
+  /// processes or in none.
   using Check = std::function<void(const std::vector<std::string>& of_each)>;
-  /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has come to the
-  /// same error: otherwise a process might hear that another one ended before it knows why. The world stays usable.
+  /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has the same
+  /// error, so that no process sees another one end before it knows why. The world stays usable.
   std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
   /// Throws `error` as agree() does. The error must follow from facts that all processes know, so that all of them
   /// throw.
   [[noreturn]] void throw_on_all(const std::exception_ptr& error) const;
-  /// Returns true if `error` is the last one that agree() or throw_on_all() threw: no process waits for one that
-  /// threw it.
+  /// Returns true if `error` is the last error that agree() or throw_on_all() threw. All processes have thrown it, so
+  /// none waits.
   bool was_thrown_on_all(const std::exception_ptr& error) const noexcept;
 
   /// Null for a world of one process.

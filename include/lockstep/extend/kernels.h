@@ -3,11 +3,11 @@
 // GPUs. Functions that the object calls must be marked LOCKSTEP_HD. The object is copied to the device, so it must be
 // trivially copyable and at most 2048 bytes.
 //
-// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float. map() and
-// map_several() take at most 24 tensors, inputs and results together.
-// Results are new tensors. All work is enqueued on the current stream of the inputs' device. `name` is a string
-// literal, used in errors and in the trace. Throw, before anything is enqueued: InvalidArgument for an undefined
-// tensor, or if a GPU needs a kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError;
+// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float.
+// map() and map_several() take at most 24 tensors, inputs and results together. Results are new tensors. All
+// work is enqueued on the current stream of the inputs' device. `name` is a string literal, used in errors
+// and in the trace. Before anything is enqueued, they throw InvalidArgument for an undefined tensor, or if a
+// GPU needs a kernel that was compiled without lockstep_kernels(), and DeviceMismatch, DTypeError,
 // ShapeError.
 #pragma once
 
@@ -112,8 +112,8 @@ LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> in
 
 /// Computes a row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T>
 /// inputs...), for each floating dtype T. Rows hold stored elements: compute in ComputeType<T>. `team` is the group of
-/// threads that works on the row: all loops over it must be team.each(), team.reduce() and sum_over()
-/// (kernels/row_team.h), and every row must make the same calls. The inputs have one rank, and the same sizes
+/// threads that works on the row. All loops over the row must be team.each(), team.reduce() or sum_over()
+/// (kernels/row_team.h), and f must make the same calls for every row. The inputs have one rank, and the same sizes
 /// except along `dim` (expand() broadcasts).
 template <class F, class... Inputs>
 Tensor map_rows(const char* name, const F& f, const RowOptions& options, const Tensor& first, const Inputs&... more) {

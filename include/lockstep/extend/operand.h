@@ -22,16 +22,16 @@ struct Operand {
 /// The tensor must live until the kernel is enqueued. Throws InvalidArgument naming `op` if it is undefined.
 LOCKSTEP_API Operand operand_of(const char* op, const Tensor& tensor);
 
-/// The common dtype of all tensors. Throws InvalidArgument for an undefined one, DeviceMismatch, and DTypeError unless
-/// all have one floating dtype.
+/// The common dtype of all tensors. Throws InvalidArgument for an undefined tensor, DeviceMismatch, and DTypeError
+/// unless all tensors have the same floating dtype.
 LOCKSTEP_API DType check_operands(const char* op, std::span<const Tensor* const> tensors);
 
-/// Converts the tensors to the dtype that all promote to; 0-dim tensors take part in promotion only if no tensor has
-/// dimensions. Throws as check_operands() does, but DTypeError only for a dtype that is not floating.
+/// Converts the tensors to the dtype to which all promote; 0-dim tensors take part in promotion only if all tensors are
+/// 0-dim. Throws like check_operands(), but DTypeError only if a dtype is not floating.
 LOCKSTEP_API void promote_all(const char* op, std::span<Tensor> tensors);
 
-/// A new tensor of the shape that all broadcast to, uninitialized; channels-last if a tensor of that shape is. Throws
-/// ShapeError.
+/// A new uninitialized tensor of the shape to which all broadcast; channels-last if one of them has this shape and is
+/// channels-last. Throws ShapeError.
 LOCKSTEP_API Tensor make_result(const char* op, std::span<const Tensor* const> tensors);
 
 /// The description of a kernel for enqueue().

@@ -1,5 +1,5 @@
-// AtomicFile: a file that is written completely or not at all, however its writer ends. One thread at a time; several
-// writers, in any number of processes, may write the same file: the last one to commit wins.
+// AtomicFile: a file that is written completely or not at all, even if its writer is killed. One thread at a time.
+// Several writers, in any number of processes, may write the same file: the last commit wins.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace lockstep {
 enum class Links : std::uint8_t { follow, refuse };
 
 /// Writes to a temporary file in the same folder, which commit() renames to the file's name. A writer that is killed
-/// leaves at most a temporary, which the next writer of the same file reuses. Anything else under a temporary's name,
-/// such as a pipe or a link, is left alone and never waited for.
+/// leaves at most a temporary, which the next writer of the same file reuses. If something else has a temporary's name,
+/// such as a pipe or a link, the writer does not touch it, and never waits for it.
 class LOCKSTEP_API AtomicFile {
  public:
-  /// Throws IoError if the file cannot be created, and InvalidArgument if `path` is not a regular file, or is a link
-  /// and Links::refuse is given. With Links::refuse, a link that appears later is replaced, never followed.
+  /// Throws IoError if the file cannot be created, InvalidArgument if `path` is not a regular file, or is a link and
+  /// Links::refuse is given. With Links::refuse, a link that appears later is replaced, not followed.
   explicit AtomicFile(const std::filesystem::path& path, Links links = Links::follow);
   /// Without commit(), removes the temporary; the previous file stays.
   ~AtomicFile();
@@ -32,11 +32,11 @@ class LOCKSTEP_API AtomicFile {
   void write(const void* data, std::size_t bytes);
   /// Writes at byte `offset` of the file, over any bytes there. Bytes that are never written are 0. Throws as write().
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
-  /// After it returns, the new file survives a power failure. If it throws IoError, the old file is still there, or the
-  /// new one if only the folder could not be synchronized. Call it once.
+  /// Call it once. After it returns, the new file survives a power failure. If it throws IoError, the old file is still
+  /// there (or the new file, if only the folder could not be synchronized).
   void commit();
 
-  /// Removes temporaries of killed writers from a folder; those of running writers stay. Returns the number removed.
+  /// Removes temporaries of killed writers from a folder, but not those of running writers. Returns the number removed.
   static int remove_leftovers(const std::filesystem::path& folder);
 
  private:

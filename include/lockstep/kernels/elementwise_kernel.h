@@ -1,6 +1,6 @@
-// The common part of the elementwise patterns: out[i] = f(in0[i], in1[i], ...) (map_kernel.h), the same with several
-// outputs (multi_output_kernel.h) and over many tensors (multi_map.h). For each function and each compute type one loop
-// over whole vectors is compiled. The code around the loop is compiled once for all: elementwise_kernel.cpp.
+// The common part of the elementwise patterns: one output, out[i] = f(in0[i], in1[i], ...) (map_kernel.h), several
+// outputs (multi_output_kernel.h), and many tensors (multi_map.h). For each function and compute type, one loop over
+// whole vectors is compiled. The code around the loop is compiled once for all functions: elementwise_kernel.cpp.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@
 
 namespace lockstep {
 
-/// Elements of a vector. Loops run over whole vectors only; a remainder is padded in a buffer. So an element's result
-/// does not depend on its position.
+/// Elements of a vector. Loops run over whole vectors only; the remaining elements are padded in a buffer. So an
+/// element's result does not depend on its position.
 inline constexpr std::int64_t kVector = 16;
 
-/// How elements are stored in memory. Loops on the host take them in their compute type.
+/// How elements are stored in memory. Loops on the host get the elements in their compute type.
 enum class Stored : std::uint8_t { bytes1, bytes2, bytes4, bytes8, float16, bfloat16 };
 template <class T>
 inline constexpr Stored kStored = std::is_same_v<T, Half>       ? Stored::float16
@@ -45,8 +45,8 @@ constexpr ElementwiseOperand elementwise_operand(bool reads) {
 }
 
 /// The loop of a function over `count` elements of all operands in their compute types. `count` is a multiple of
-/// kVector, unless the function is only arithmetic. (Then a single element gets the same bits as in a vector, and the
-/// end of a row needs no buffer.)
+/// kVector, unless the function consists of arithmetic alone. (Such a function gives a single element the same bits as
+/// in a vector, so the end of a row needs no buffer.)
 struct ElementwiseLoop {
   static constexpr std::size_t kMostOperands = 24;
 

@@ -23,8 +23,8 @@ void map_elements(const F& function, std::int64_t count, Out* to, const In*... f
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
 }
-// Compiled for several instruction sets, and therefore only for compute types: all dtypes with one compute type share
-// it.
+// Compiled for several instruction sets. To limit this code, it is compiled only for compute types, and all dtypes with
+// the same compute type share it.
 template <class F, class Out, class... In>
 void map_loop(const void* f, std::int64_t count, std::byte* const* operands) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {

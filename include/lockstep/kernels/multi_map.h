@@ -41,7 +41,7 @@ LOCKSTEP_HD auto bound(const F& f) {
     return f;
 }
 
-/// A loop over rows of N operands, for their dtypes. The code that does not depend on the function is compiled once for
+/// A loop over rows of N operands of given dtypes. The code that does not depend on the function is compiled once for
 /// each N.
 template <std::size_t N>
 struct MultiMapLoop {
@@ -172,9 +172,9 @@ LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef
 }  // namespace detail
 
 /// Calls f for each element of each row. T: the operands' element types, const where f only reads; f takes references
-/// to their compute types. All rows are on `device`. `f` must be copyable; if it has bind(), the kernel calls it when
-/// it runs, and applies the function that it returns: bind() may read `parameters` on the device. Does not bump
-/// versions.
+/// to their compute types. All rows are on `device`. `f` must be copyable. If `f` has bind(), the kernel calls bind()
+/// when it runs, and applies the function that bind() returns; so bind() may read `parameters` on the device. Does not
+/// bump versions.
 template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {

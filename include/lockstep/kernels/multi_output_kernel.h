@@ -1,6 +1,6 @@
 // The kernel of the elementwise pattern with several outputs: f(a[i], b[i], ...), where f takes references and writes
-// some of them. For fused cells and fused normalizations: intermediate values are never written to memory. Its form for
-// GPUs: cuda/multi_output.h.
+// some of them. For fused cells and fused normalizations, whose intermediate values are then never written to memory.
+// Its form for GPUs: cuda/multi_output.h.
 #pragma once
 
 #include <array>

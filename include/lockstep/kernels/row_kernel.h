@@ -1,6 +1,6 @@
-// The kernel of the row pattern: a function object sees one row of each operand at a time, along one dimension of all
-// of them: softmax, normalization, running sums, picking by index. On the host, threads work on different rows; on a
-// GPU, a row has a team of threads that depends on its length (cuda/rows.h).
+// The kernel of the row pattern: a function object gets one row of each operand at a time, along one dimension of all
+// operands. For softmax, normalization, running sums, picking by index. On the host, threads work on different rows; on
+// a GPU, each row has a team of threads, whose size depends on the row's length (cuda/rows.h).
 #pragma once
 
 #include <algorithm>

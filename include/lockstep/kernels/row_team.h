@@ -32,9 +32,9 @@ class OneThread {
   using Index = std::int64_t;  ///< The index of an element in its row.
 
   /// Combines `length` elements: each thread combines some of them, in order, by value = step(value, i), beginning with
-  /// the neutral `start`; combine(value, value) then combines the threads' values, in no particular order of elements.
-  /// All threads get the same result. The order of combination depends on the shape and the layout alone. All rows must
-  /// make the same calls, since neighbouring rows may share barriers: a row with nothing to reduce passes length 0.
+  /// the identity `start`. combine(value, value) then combines the threads' values, not in the order of the elements.
+  /// All threads get the same result. The order of combination depends on the shape and the layout alone. Make the same
+  /// calls for all rows, since neighbouring rows may share barriers; for a row with nothing to reduce, pass length 0.
   template <class A, class Step, class Combine>
   LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine& combine) const {
     return lane_reduce(0, length, start, step, combine);
@@ -72,8 +72,8 @@ struct TwoSums {
   }
 };
 
-/// The sum of value(i), in value's type. A single thread sums pairwise, so that a long row's rounding error is not
-/// greater than a short one's.
+/// The sum of value(i), in value's type. A single thread sums pairwise, so that the rounding error does not grow with
+/// the row.
 template <class Team, class Value>
 LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
   using A = std::invoke_result_t<const Value&, typename Team::Index>;
@@ -103,8 +103,8 @@ LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
 template <class F, class... Rows>
 inline constexpr bool kTakesNoTeam = std::is_invocable_v<const F&, Rows...>;
 
-/// F::kIndependentOperand, for an f that computes independent elements, without reduce(): the number of the operand
-/// whose elements they are. A GPU divides each row of this operand among threads. -1 for other functions.
+/// F::kIndependentOperand, or -1 if f has none. For an f that computes independent elements, without reduce(), this is
+/// the number of the operand that has these elements. A GPU divides each row of that operand among threads.
 template <class F>
 inline constexpr int kIndependentOperand = [] {
   if constexpr (requires { F::kIndependentOperand; })

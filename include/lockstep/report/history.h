@@ -39,11 +39,11 @@ class LOCKSTEP_API History {
   /// Line ends in the note become blanks.
   void add_note(std::string note);
 
-  /// RFC 4180, with a header. Missing values are empty; others are the shortest text that parses to the same number,
+  /// RFC 4180, with a header. Missing values are empty. A value is the shortest text that parses to the same number,
   /// including nan and inf.
   std::string csv() const;
   /// One line for each column except epoch, step, seconds and lr, by step; validation columns are dashed. Each loss has
-  /// a panel of its own, and so has a column whose scale differs from those above.
+  /// its own panel. Another column gets a new panel if its scale differs from that of the panels above.
   std::string svg(const PlotOptions& options = {}) const;
   /// Throw IoError; the file is written atomically.
   void write_csv(const std::filesystem::path& path) const;
@@ -51,7 +51,7 @@ class LOCKSTEP_API History {
 
   /// One tensor per column: [2, rows], the values and whether each is present. The notes, if any, are bytes.
   StateDict state_dict() const;
-  /// Throws InvalidArgument, and changes nothing then, for a state dict that state_dict() does not produce.
+  /// If state_dict() cannot have produced the state dict, throws InvalidArgument and changes nothing.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -28,8 +28,8 @@ struct ReportOptions {
   std::vector<TraceEvent> trace = {};        ///< trace.events(); of a long trace only the last operations are drawn.
 };
 
-/// Upper bound on the file's size. To stay below it, the report thins long curves (to the least and the greatest point
-/// of each stretch) and long traces, and says so.
+/// Upper bound on the file's size. To stay below it, the report shortens long curves (to the least and the greatest
+/// point of each interval) and long traces, and says so.
 inline constexpr std::size_t kMaxReportBytes = 1'000'000;
 
 /// Names may contain any text: it is escaped.

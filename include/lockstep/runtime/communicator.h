@@ -19,9 +19,9 @@
 
 namespace lockstep {
 
-/// How a reduction combines the elements of the ranks: in the order of the ranks, whatever the timing. 16-bit floats
-/// accumulate in float; integers wrap around, and have no mean; the sum of bools is a logical or. max and min propagate
-/// NaN. NCCL keeps only a part of this: docs/collectives.md.
+/// How a reduction combines the elements of the ranks. The order is always that of the ranks. 16-bit floats accumulate
+/// in float; integers wrap around, and have no mean; the sum of bools is a logical or. max and min propagate NaN. NCCL
+/// guarantees only a part of this: docs/collectives.md.
 enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
@@ -44,11 +44,11 @@ struct Transfer {
 /// Options for NCCL. Other backends ignore them: their collectives occupy no multiprocessors that kernels could use,
 /// and end as soon as the streams of all ranks reach them.
 struct CommunicatorOptions {
-  /// The most thread blocks (CTAs) of an operation on each GPU, up to 64; each occupies a multiprocessor. Fewer leave
-  /// more to kernels that run at the same time; more make a large operation faster. 0: NCCL chooses.
+  /// The maximum number of thread blocks (CTAs) of an operation on each GPU, up to 64; each occupies a multiprocessor.
+  /// Fewer leave more multiprocessors to other kernels; more make a large operation faster. 0: NCCL chooses.
   int max_ctas = 0;
-  /// The longest time of an operation after the streams of all ranks have reached it. A slower one is aborted on all
-  /// ranks with a CollectiveError. With several processes World::time_limit() is the limit.
+  /// The longest time of an operation, from when the streams of all ranks have reached it. A slower operation is
+  /// aborted on all ranks with a CollectiveError. With several processes World::time_limit() is the limit.
   std::chrono::milliseconds time_limit = std::chrono::minutes(10);
 };
 
@@ -56,8 +56,8 @@ struct CommunicatorOptions {
 /// process 0 are the first ranks, and rank first_rank() + r is devices()[r]. Each call is one operation of all ranks. A
 /// process passes the buffers of its own ranks; roots, counts and transfers are those of all ranks. All processes make
 /// the same calls in the same order. A call enqueues the operation on the ranks' streams and does not wait for it: on
-/// each rank's stream it starts after the work enqueued before, and ends before the work enqueued after. Another rank's
-/// part may end later: use a rank's result on that rank's stream, or after an event.
+/// each rank's stream it starts after the work enqueued before it, and ends before later work starts. Another rank's
+/// part may end later, so use a rank's result on that rank's stream, or after an event of that stream.
 ///
 /// A buffer may be sent and received in place: receive == send, for reduce_scatter receive == send + the rank's
 /// offset, for all_gather send == receive + the rank's offset. Any other overlap throws InvalidArgument.
@@ -69,8 +69,8 @@ struct CommunicatorOptions {
 class LOCKSTEP_API Communicator {
  public:
   /// Throws InvalidArgument if there is no device, a device appears twice or does not exist, or an option is out of
-  /// range; DeviceMismatch if the devices are of different kinds; BackendError if a device was lost. With a world of
-  /// several processes, all of them construct their communicators in the same order, and wait for each other.
+  /// range; DeviceMismatch if the devices are of different kinds; BackendError if a device was lost. In a world of
+  /// several processes, all processes must construct their communicators in the same order; they wait for each other.
   explicit Communicator(std::vector<Device> devices, const World& world = {}, const CommunicatorOptions& options = {});
   ~Communicator();  ///< Enqueued operations still complete.
   Communicator(Communicator&&) noexcept;
@@ -94,7 +94,7 @@ class LOCKSTEP_API Communicator {
   void all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype);
   /// Sends messages between ranks, all at once. No other transfer may touch the memory that a transfer receives into.
   void send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype);
-  /// Orders all streams: work enqueued on any of them later starts after the work enqueued on all of them before.
+  /// Orders all streams: later work on any of them starts after all work that was enqueued on any of them before.
   void barrier(std::span<const Stream> streams);
 
   /// Fails the pending operations with CollectiveError, on all ranks at once; later calls throw it. If devices share a

@@ -22,8 +22,8 @@ inline constexpr DeviceType kCUDA = DeviceType::cuda;  ///< x.to(kCUDA); Device(
 class LOCKSTEP_API Device {
  public:
   Device() = default;  ///< The CPU.
-  /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for any other name. A GPU that does not
-  /// exist is an error at its first use.
+  /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for any other name. If the GPU does not
+  /// exist, its first use throws.
   Device(std::string_view name);
   Device(const char* name);
   Device(const std::string& name) : Device(std::string_view(name)) {}
@@ -62,8 +62,8 @@ struct DeviceProperties {
 LOCKSTEP_API DeviceProperties properties(Device device);
 
 namespace cuda {
-/// The number of visible GPUs. A lost GPU is not visible, and the others keep their indices. After a loss the indices
-/// may therefore have gaps: try_all_gpus() returns the devices.
+/// The number of visible GPUs. A lost GPU is not visible, and the other GPUs keep their indices, so indices may have
+/// gaps. try_all_gpus() returns the visible devices.
 LOCKSTEP_API int device_count();
 LOCKSTEP_API bool is_available();  ///< True if any GPU is visible.
 }  // namespace cuda

@@ -9,8 +9,8 @@
 namespace lockstep::detail {
 
 /// To be called in a handler. Waits for all work enqueued on the devices, takes the errors of their streams, and
-/// rethrows the current exception. Errors of the streams with another message are attached to it, or printed on
-/// standard error if the exception is no Error.
+/// rethrows the current exception. If a stream's error has another message, it is attached to the exception, or printed
+/// on standard error if the exception is not an Error.
 [[noreturn]] LOCKSTEP_API void rethrow_drained(std::span<const Device> devices);
 
 /// Returns the result of `work`. If it throws, drains the devices and rethrows.

@@ -65,8 +65,8 @@ struct KernelContext {
   KernelLoader* loader = nullptr;  ///< Loads kernels on the device.
 };
 
-/// A non-owning reference to a callable void(const KernelContext&), with own() for an owning copy. Backends that run
-/// the kernel at once never pay for the copy.
+/// A non-owning reference to a callable void(const KernelContext&). own() makes an owning copy, which backends that run
+/// the kernel at once do not need.
 class KernelRef {
  public:
   using Owned = std::function<void(const KernelContext&)>;  ///< An owning copy.

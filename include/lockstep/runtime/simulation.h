@@ -81,7 +81,7 @@ class LOCKSTEP_API SimulatedDevices {
 
 /// The processes of a job, simulated as threads of this one: returns the World of each. Use each World from a thread of
 /// its own, with devices that no other uses. The threads share per-process state such as the default sequence of random
-/// numbers: use a GeneratorGuard. Do not use a World longer than a process of its own would.
+/// numbers: use a GeneratorGuard. Do not use a World after the point where a real process would have ended.
 LOCKSTEP_API std::vector<World> simulate_processes(int count,
                                                    std::chrono::milliseconds time_limit = std::chrono::seconds(30));
 

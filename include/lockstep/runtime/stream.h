@@ -18,8 +18,8 @@ class Event;
 /// Priorities of the streams of a pool.
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// Names one of a device's streams: a small value. Streams live as long as their device; using one whose device is gone
-/// throws InvalidArgument. Any thread may use any stream.
+/// Names one of a device's streams: a small value. Streams live as long as their device. Using a stream after its
+/// device is gone throws InvalidArgument. Any thread may use any stream.
 class LOCKSTEP_API Stream {
  public:
   /// The next stream of the device's pool, round robin; never the default stream.
@@ -33,8 +33,8 @@ class LOCKSTEP_API Stream {
   void synchronize() const;
   /// Returns true if all work enqueued so far has ended. Throws as synchronize() does.
   bool query() const;
-  /// Work enqueued here from now on starts after the event. Waits on the host only if either the stream or the event,
-  /// but not both, belongs to the CPU.
+  /// Work that is enqueued here later starts after the event. The host waits only if exactly one of stream and event
+  /// belongs to the CPU.
   void wait(const cuda::Event& event) const;
   /// Returns an event that marks the work enqueued so far.
   cuda::Event record() const;
@@ -96,7 +96,7 @@ class LOCKSTEP_API CurrentStreams {
   Ids ids_;
 };
 
-/// Waits for all streams of the device; throws the first error of their work, with the errors of other streams
+/// Waits for all streams of the device. Throws the first error of their work, with the errors of other streams
 /// attached.
 LOCKSTEP_API void synchronize(Device device);
 namespace cuda {

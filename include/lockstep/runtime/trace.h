@@ -48,8 +48,8 @@ struct TraceEvent {
   double end_us = 0;                   ///< Since the trace began.
   TraceKind kind = TraceKind::kernel;  ///< The kind of the operation.
   double flops = 0;                    ///< As the operation declares them; 0 if unknown.
-  /// The bytes that a launch declares as read and written, or that a copy moves; for a collective, those its errors
-  /// report.
+  /// The bytes that a launch declares as read and written, or that a copy moves. For a collective, the bytes in its
+  /// errors.
   std::size_t bytes = 0;
   std::optional<TraceCollective> collective = {};  ///< Only for a collective.
   /// The host call that enqueued the operation, if it was recorded too: its thread, from 1, its start and its end.

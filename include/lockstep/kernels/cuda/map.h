@@ -1,6 +1,6 @@
-// The elementwise pattern on a GPU. A thread works on packs of neighbouring elements, of up to 16 bytes, if all
-// operands are dense, or if the last dimension of each is dense or broadcast; in the latter case a Walk computes each
-// pack's offsets. For other layouts it works on single elements, whose offsets a Walk computes.
+// The elementwise pattern on a GPU. If all operands are dense, a thread works on packs of neighbouring elements of up
+// to 16 bytes. If the last dimension of each operand is dense or broadcast, it also works on packs, and a Walk computes
+// each pack's offsets. For other layouts it works on single elements, whose offsets a Walk computes.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ __global__ void map_strided(const F f, const Walk<1 + sizeof...(In)> walk, std::
     map_at(walk(i), std::index_sequence_for<In...>(), f, out, in...);
 }
 
-// The pack of elements at `data`; or, if the last dimension broadcasts, a pack filled with the element at `data`.
+// The pack of elements at `data`. If the last dimension broadcasts: a pack filled with the element at `data`.
 template <int kPack, class T>
 __device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
   if (!broadcasts) return load_pack<kPack>(data);

@@ -1,5 +1,5 @@
-// The patterns over many tensors on a GPU. A table of the tensors is passed as a kernel parameter, over several
-// launches if it does not fit one. Blocks work on pieces of the tensors, which they find by bisection.
+// The patterns over many tensors on a GPU. A table of the tensors is passed as a kernel parameter; if it does not fit,
+// it is divided among several launches. Blocks work on pieces of the tensors, and find their piece by bisection.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ LOCKSTEP_HD auto bound(const F& f);
 
 namespace lockstep::gpu {
 
-// Bytes of a table for few and for many tensors. Kernel parameters are limited to 4096 bytes in all, from CUDA 12.1 and
-// compute capability 7.0 on to 32764 bytes (CUDA C++ Programming Guide, "__global__ function parameters").
+// Bytes of a table for few and for many tensors. Kernel parameters are limited to 4096 bytes together, or to 32764
+// bytes from CUDA 12.1 and compute capability 7.0 on (CUDA C++ Programming Guide, "__global__ function parameters").
 inline constexpr std::size_t kSmallTable = 3072;
 #if defined(__CUDA_ARCH_LIST__) && CUDART_VERSION >= 12010
 inline constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ascending
@@ -78,7 +78,7 @@ __device__ void update(const F& f, T*... at) {
   }(*at...);
 }
 
-/// The same for a pack of elements: each operand is read with one load and written with one store.
+/// Like the function above, for a pack of elements: each operand is read with one load and written with one store.
 template <int kPack, class F, class... T>
 __device__ void update_pack(const F& f, T*... at) {
   const auto store = []<class To, class Values>(To* to, const Values& values) {
@@ -165,8 +165,8 @@ struct ReducedTensor {
   LOCKSTEP_HD std::int64_t pieces() const { return (count + piece - 1) / piece; }
 };
 
-// Four neighbouring elements, read with one load if they are aligned. The order of combination is the same either way:
-// the result must not depend on the tensor's alignment.
+// Four neighbouring elements, read with one load if they are aligned. The order of combination does not depend on
+// alignment, because the result must not depend on it.
 template <class T>
 __device__ Pack<T, 4> four_at(const T* from, bool aligned) {
   if (aligned) return load_pack<4>(from);

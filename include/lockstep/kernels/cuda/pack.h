@@ -35,8 +35,8 @@ void check_aligned([[maybe_unused]] const T* data) {
 }
 
 // Only these two functions access memory as packs. A GPU uses one instruction, which faults unless memory is aligned to
-// the whole pack: check is_aligned() first. The host form copies bytes, aligned or not. (From an access to an aligned
-// type, GCC would conclude that the pointer is aligned, outside of the branch with the access too.)
+// the whole pack, so check is_aligned() first. The host form copies bytes, since GCC takes a pointer for aligned
+// everywhere if one branch accesses an aligned type through it.
 template <int kCount, class T>
 LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
 #ifdef __CUDA_ARCH__

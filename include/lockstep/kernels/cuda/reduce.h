@@ -1,6 +1,6 @@
 // The reduction pattern on a GPU. Rows: a warp or a block combines the elements of one output. Columns: neighbouring
 // threads combine neighbouring columns. If there are too few outputs to fill a GPU, each is reduced in pieces, whose
-// results a second kernel combines. The order of combination depends on shape and layout alone: no atomics.
+// results a second kernel combines. The order of combination depends on shape and layout alone; there are no atomics.
 #pragma once
 
 #include <lockstep/kernels/cuda/combine.h>
@@ -36,8 +36,8 @@ struct ReductionSplit {
   }
 };
 
-// Rows of at least kLongRow elements have a block each, shorter rows a warp; from kManyRows rows on the limit is
-// kLongRowOfMany.
+// Each row of at least kLongRow elements has a block, each shorter row a warp. If there are kManyRows rows or more, the
+// limit is kLongRowOfMany.
 inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13,
                               kManyRows = ReductionSplit::kEnoughBlocks * kWarps;
 
@@ -90,8 +90,8 @@ __global__ void reduce_rows(const R reducer, const ReductionSplit split, const R
   }
 }
 
-/// The same for dense rows that begin at whole packs: a thread loads two packs at a time. Each position of a pack has
-/// its own chain of combinations.
+/// Like the function above, for dense rows that begin at whole packs: a thread loads two packs at a time. Each position
+/// of a pack has its own chain of combinations.
 template <Team kTeam, int kPack, class R, class Out, class In>
 __global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, const In* in, const Walk<2> kept,
                                   const ReductionOutput<R, Out> target) {

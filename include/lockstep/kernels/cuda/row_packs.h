@@ -32,8 +32,8 @@ struct WrittenRow {
   std::int64_t length;
 };
 
-/// A row of an input. The team loads its thread's current pack before it visits the pack's elements: one load, which a
-/// compiler does not make from loads of single elements.
+/// A row of an input. The team loads its thread's current pack with one load before it visits the pack's elements,
+/// because a compiler does not merge loads of single elements.
 template <int kPack, class T>
 struct ReadRow {
   using Element = T;
@@ -179,8 +179,8 @@ __global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf
                                   Out* __restrict__ out, const In*... in) {
   take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
 }
-/// Limits a thread to 64 registers (4 blocks per multiprocessor), which nvcc would exceed: more threads have more rows
-/// in flight.
+/// Limits a thread to 64 registers (4 blocks per multiprocessor), so that more threads have rows in flight. Without the
+/// limit nvcc would use more.
 template <int kPack, int kSlots, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads, 4)
     run_rows_in_packs_of_few(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
@@ -220,7 +220,7 @@ bool lies_in_packs(const RowKernel<F, Out, In...>& kernel, std::index_sequence<I
          (is_aligned<kPack>(static_cast<const In*>(kernel.in[I])) && ...);
 }
 
-/// A row has up to a warp if a thread then gets at most 128 bytes in the compute type, else a block.
+/// A row has at most a warp if each thread then gets at most 128 bytes in the compute type; else it has a block.
 template <class F, class Out, class... In, std::size_t... I>
 void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
                    const KernelContext& context, std::index_sequence<I...>) {

@@ -1,5 +1,5 @@
-// Teams: the threads that share a row on a GPU, a part of a warp, a warp, or a block. The order of combination depends
-// on the shape and the layout alone: no atomics.
+// Teams: the threads that share a row on a GPU. A team is a part of a warp, a warp, or a block. The order of
+// combination depends on the shape and the layout alone; there are no atomics.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +44,8 @@ class RowTeam {
   static constexpr bool kSerial = false;
   using Index = std::int64_t;
 
-  /// `blocks` blocks, a power of two, share a row; this is number `block`. With more than one block, reduce() must not
-  /// be called. Idle threads take part in every barrier, and do nothing else.
+  /// `blocks` blocks (a power of two) share a row, and this team is in block number `block` of them. With more than one
+  /// block, reduce() must not be called. Idle threads take part in every barrier, and do nothing else.
   __device__ RowTeam(TeamShape shape, bool idle, unsigned block, unsigned blocks)
       : shape_(shape), step_(std::int64_t(shape.size) * blocks) {
     const int member = int(threadIdx.x) / shape.beside % shape.size;
@@ -69,8 +69,8 @@ class RowTeam {
     return value;
   }
 
-  /// reduce() with value = step(value, read(i)). Loads several elements before it uses the first: for a step that
-  /// branches, since a compiler does not move loads across branches.
+  /// reduce() with value = step(value, read(i)). Loads several elements before it uses the first one. For a step that
+  /// branches, because a compiler does not move loads across branches.
   template <class A, class Read, class Step, class Combine>
   __device__ A reduce_read(std::int64_t length, A value, const Read& read, const Step& step,
                            const Combine& combine) const {

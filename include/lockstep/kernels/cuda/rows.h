@@ -1,7 +1,7 @@
-// The row pattern on a GPU. A row has a team of threads, depending on its length: a part of a warp, a warp, or a block.
-// Many strided rows are taken at once, so that neighbouring threads read neighbouring elements. Dense rows are read and
-// written in packs if the function object allows it (cuda/row_packs.h).
-// The order of combination depends on the shape and the layout alone: no atomics.
+// The row pattern on a GPU. Each row has a team of threads: a part of a warp, a warp, or a block, depending on the
+// row's length. If rows are strided, a block processes many at a time, so that neighbouring threads read neighbouring
+// elements. Dense rows are read and written in packs if the function object allows it (cuda/row_packs.h). The order of
+// combination depends on the shape and the layout alone; there are no atomics.
 #pragma once
 
 #include <algorithm>

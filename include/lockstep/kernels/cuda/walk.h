@@ -1,5 +1,5 @@
-// Computes the offsets of all operands from the index of an element, as a GPU does: with a multiplication and a shift
-// for each division. Ordinary C++, which runs on the host too.
+// Computes the offsets of all operands from the index of an element, in a way that suits a GPU: each division is a
+// multiplication and a shift. This is ordinary C++ that also runs on the host.
 #pragma once
 
 #include <array>
