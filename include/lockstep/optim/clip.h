@@ -35,8 +35,8 @@ inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double cl
 }
 
 /// Multiplies all gradients, including replicas', by a factor, in place. factor: one element, floating, on any device.
-/// (Gradients of a summed loss become those of its mean if factor is 1 / the total weight.) Enqueued, not waited for.
-/// Throws ShapeError, DTypeError.
+/// (Gradients of a summed loss become those of its mean if factor is 1 / the total weight.) Enqueues, and does not
+/// wait. Throws ShapeError, DTypeError.
 LOCKSTEP_API void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor);
 
 }  // namespace lockstep::optim

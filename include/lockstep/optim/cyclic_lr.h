@@ -45,8 +45,8 @@ struct CyclicLROptions {
   double max_momentum = 0.9;                        ///< The greatest momentum.
 };
 
-/// A step is a batch. The constructor throws InvalidArgument for options out of range, and for cycle_momentum with an
-/// optimizer that has no momentum.
+/// A step is a batch. The constructor throws InvalidArgument if options are out of range, or if cycle_momentum is set
+/// and the optimizer has no momentum.
 class LOCKSTEP_API CyclicLR final : public Schedule {
  public:
   CyclicLR(Optimizer& optimizer, const CyclicLROptions& options);

@@ -49,19 +49,19 @@ class LOCKSTEP_API GradScaler {
 
   /// The loss times the scale.
   Tensor scale(const Tensor& loss) const;
-  /// Divides the gradients of the optimizer's parameters, in all replicas, by the scale, and records on each device
-  /// whether one is not finite. Waits for no device. Throws InvalidArgument if called twice before update().
+  /// Divides the gradients of the optimizer's parameters, in all replicas, by the scale, and records on each device if
+  /// one is not finite. Does not wait for devices. Throws InvalidArgument if called twice before update().
   void unscale_(Optimizer& optimizer);
-  /// Unscales the gradients unless unscale_() has, and calls optimizer.step() if all of them are finite. Returns true
-  /// if it did. Waits for the devices' results. Throws InvalidArgument if called twice before update().
+  /// Unscales the gradients unless unscale_() has, and calls optimizer.step() if all gradients are finite. Returns true
+  /// if it called step(). Waits for the devices' results. Throws InvalidArgument if called twice before update().
   bool step(Optimizer& optimizer);
-  /// To call after the steps of all optimizers. The scale shrinks if a step was skipped, and grows after
+  /// Call this after the steps of all optimizers. The scale shrinks if a step was skipped, and grows after
   /// growth_interval updates without a skipped step.
   void update();
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker".
   StateDict state_dict() const;
-  /// Throws InvalidArgument naming all missing, unexpected and invalid keys; then nothing is changed.
+  /// If keys are missing, unexpected or invalid, changes nothing and throws an InvalidArgument that names all of them.
   void load_state_dict(const StateDict& state);
 
  private:

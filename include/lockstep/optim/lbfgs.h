@@ -18,7 +18,7 @@
 
 namespace lockstep::optim {
 
-/// The length of a step along its direction: lr, or one that meets the strong Wolfe conditions.
+/// The length of a step along its direction: lr, or a length that meets the strong Wolfe conditions.
 enum class LineSearch : std::uint8_t { none, strong_wolfe };
 
 }  // namespace lockstep::optim
@@ -61,8 +61,8 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
   void step() override;
   /// Runs up to max_iter iterations. Returns the loss of the closure's first call. Before anything changes, throws
   /// InvalidArgument for several groups, for options out of range and for parameters that are not as described above;
-  /// AutogradError if the closure made no gradient. Exceptions of the closure pass through; a line search then leaves
-  /// the parameters at the point that it tried.
+  /// AutogradError if the closure made no gradient. Exceptions of the closure are not caught; a line search then leaves
+  /// the parameters at the point that it tried last.
   Tensor step(const Closure& closure) override;
 
  private:

@@ -34,8 +34,8 @@ struct OneCycleLROptions {
   bool three_phase = false;                      ///< Falls to the first rate as it rose, then to the last one.
 };
 
-/// A step is a batch. step() throws InvalidArgument past total_steps, the constructor for options out of range and for
-/// cycle_momentum with an optimizer that has no momentum.
+/// A step is a batch. step() throws InvalidArgument after total_steps. The constructor throws InvalidArgument if
+/// options are out of range, or if cycle_momentum is set and the optimizer has no momentum.
 class LOCKSTEP_API OneCycleLR final : public Schedule {
  public:
   OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options);

@@ -6,8 +6,8 @@
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter with replicas on several devices takes the same update on
 // each of them, from the gradient and the state there: replicas stay bit-identical without copies. If devices shard the
-// update (BucketOptions::shard_optimizer_state), each keeps state of its shard and updates that, and an all-gather
-// sends the shards to the others. Not thread-safe: one thread at a time may use an optimizer.
+// update (BucketOptions::shard_optimizer_state), each keeps state for its shard and updates this shard; then an
+// all-gather sends the shards to the other devices. Not thread-safe: one thread at a time may use an optimizer.
 #pragma once
 
 #include <array>
@@ -62,18 +62,18 @@ class LOCKSTEP_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
-  /// streams. State is made at a parameter's first step, in the dtype of its arithmetic: float32 for 16-bit parameters,
-  /// which also get a float32 "master_weight", so that updates below their rounding add up. State moves when the
-  /// parameter's sharding changes.
-  /// Before anything changes, throws InvalidArgument for options out of range and for a parameter that is not
-  /// contiguous; at the first step, for settings that differ between the processes of a model (the next forward pass
-  /// reports those that differ later); AutogradError during a backward of a model on several devices, and if no
-  /// parameter has had a gradient at any step() or zero_grad() yet, because the optimizer then trains nothing.
+  /// streams. State is made at a parameter's first step, in the dtype of its arithmetic: float32 for 16-bit
+  /// parameters, which also get a float32 "master_weight", so that updates below their rounding add up. State moves
+  /// when the parameter's sharding changes. Before anything changes, throws InvalidArgument if options are out of
+  /// range, if a parameter is not contiguous, or, at the first step, if settings differ between the processes of a
+  /// model. (The next forward pass reports later differences.) Throws AutogradError during a backward of a model on
+  /// several devices, and if no parameter has had a gradient at any step() or zero_grad() yet, because the optimizer
+  /// then trains nothing.
   virtual void step();
   /// Calls the closure, then step(). Returns the loss. (LBFGS calls the closure several times.)
   virtual Tensor step(const Closure& closure);
-  /// Drops the gradients of all parameters and their replicas, or fills them with zeros in place: gradients that are
-  /// views into a bucket stay views.
+  /// Drops the gradients of all parameters and their replicas, or fills them with zeros in place. (Gradients that are
+  /// views into a bucket then stay views.)
   void zero_grad(bool set_to_none = true);
 
   std::size_t group_count() const noexcept;  ///< Number of parameter groups.
@@ -88,9 +88,9 @@ class LOCKSTEP_API Optimizer {
   /// Throws InvalidArgument if the optimizer has no momentum.
   void set_momentum(double momentum, std::size_t group);
 
-  /// "state.<parameter>.<slot>" is a handle to the state on the primary's device, or a copy there of sharded state
-  /// (then all processes must call state_dict()). "state.<parameter>.step" and "param_groups.<group>.<option>" are
-  /// copies on the CPU. Parameters are numbered across all groups.
+  /// "state.<parameter>.<slot>" is a handle to the state on the primary's device. If the state is sharded, it is a copy
+  /// on that device, and all processes must call state_dict(). "state.<parameter>.step" and
+  /// "param_groups.<group>.<option>" are copies on the CPU. Parameters are numbered across all groups.
   StateDict state_dict() const;
   /// Loads the state, onto every device of a parameter, and the options: training continues bit for bit. Before
   /// anything is changed, throws one InvalidArgument that names all missing, unexpected and invalid keys.
@@ -99,7 +99,7 @@ class LOCKSTEP_API Optimizer {
 
  protected:
   explicit Optimizer(const char* name);
-  /// Throws InvalidArgument, DTypeError unless each parameter is a floating leaf that the optimizer does not have yet.
+  /// Throws InvalidArgument or DTypeError unless each parameter is a floating leaf that this optimizer lacks.
   void add_parameters(std::vector<Tensor> parameters);
   void check_group(std::size_t group) const;  ///< Throws InvalidArgument for a group that does not exist.
   /// Throws AutogradError if no parameter has had a gradient yet: see step().
@@ -118,13 +118,13 @@ class LOCKSTEP_API Optimizer {
   virtual std::vector<Slot> slots(std::size_t group) const = 0;
   /// Runs one step of a batch.
   virtual void update(std::size_t group, const Batch& batch) const = 0;
-  /// The name of a scalar that each parameter keeps beside its slots, initially 1; null for none.
+  /// The name of a scalar, initially 1, that each parameter keeps beside its slots; null if there is no scalar.
   virtual const char* scalar_state_name() const { return nullptr; }
   /// The scalar after step `step`, from the one before.
   virtual double next_scalar_state(std::size_t /*group*/, double /*step*/, double before) const { return before; }
   /// Adds state that belongs to no single parameter, under its keys.
   virtual void add_own_state(StateDict& /*dict*/) const {}
-  /// Reads that state and records problems. Returns a function that installs it once there are no problems, or null.
+  /// Reads that state and records problems. Returns a function that later installs the state, or null.
   virtual std::function<void()> read_own_state(StateReader& /*reader*/) { return {}; }
   virtual void reset_own_state() {}  ///< Resets that state, as before the first step.
 
@@ -136,7 +136,7 @@ class LOCKSTEP_API Optimizer {
   CapturedBatch capture_batch(ReplayValues& values, std::size_t group, Batch& batch);
   /// The host's part of step() when a captured step is replayed.
   void replay(const CapturedOptimizerStep& captured);
-  /// Tells the CapturedStep, if one is active, that it uses this optimizer; `captured`: what step() captured, or null.
+  /// Tells the active CapturedStep, if any, that it uses this optimizer; `captured`: data of step(), or null.
   void register_with_capture(const std::shared_ptr<CapturedOptimizerStep>& captured);
   /// Called before a step: records the settings for models of several processes. At the first step all processes
   /// compare them.

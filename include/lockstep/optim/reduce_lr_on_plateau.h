@@ -44,7 +44,7 @@ struct ReduceLROnPlateauOptions {
   double eps = 1e-8;                                          ///< A rate that would change by at most this much stays.
 };
 
-/// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the optimizer's present rates.
+/// Refers to an optimizer, which must outlive it. Unlike a Schedule, this multiplies the optimizer's present rates.
 class LOCKSTEP_API ReduceLROnPlateau {
  public:
   /// Throws InvalidArgument for options out of range.

@@ -24,14 +24,14 @@ namespace lockstep::optim {
 
 /// The maximum number of state tensors of a parameter.
 inline constexpr std::size_t kMaxSlots = 4;
-/// The slot of the master weight: a float32 tensor, of which a 16-bit parameter is the rounding. Optimizers use the
-/// slots before it.
+/// The slot of the master weight: a float32 tensor, which a 16-bit parameter is rounded from. Optimizers use the slots
+/// before this one.
 inline constexpr std::size_t kMasterSlot = 3;
 
 class CapturedRule;
 
-/// Parameters of one group, device and dtype that have taken the same number of steps: the argument of an optimizer's
-/// update(), which passes it to apply(). The owner of the tensors keeps them alive until the launch.
+/// Parameters of one group, device and dtype that have taken the same number of steps. An optimizer's update() gets a
+/// batch and passes it to apply(). The owner of the tensors keeps them alive until the launch.
 struct Batch {
   /// One parameter.
   struct Item {
@@ -56,8 +56,8 @@ struct Batch {
 class CapturedRule {
  public:
   virtual ~CapturedRule() = default;
-  /// Stores the present rule, which updates these slots. Returns true if the caller must launch the kernel: a replay
-  /// only sends the rule. Throws InvalidArgument for a rule other than the captured one.
+  /// Stores the present rule, which updates these slots. Returns true if the caller must launch the kernel, and false
+  /// in a replay, which only sends the rule. Throws InvalidArgument for a rule other than the captured one.
   virtual bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) = 0;
   virtual const TensorImpl& memory() const = 0;  ///< The rule in device memory.
 };
@@ -76,8 +76,8 @@ LOCKSTEP_API void expect_slots(const char* op, const Batch& batch, unsigned slot
 /// Bumps the version of the parameters and of the slots whose bits are set.
 LOCKSTEP_API void bump_versions(const Batch& batch, unsigned slots) noexcept;
 
-/// A rule for 16-bit parameters: it updates the master weight, of which the parameter is the rounding. If the parameter
-/// is not that rounding (it was changed by hand, or the master weight is new), the update starts from the parameter.
+/// A rule for 16-bit parameters. It updates the master weight and rounds it to the parameter. If the parameter is not
+/// the rounded master weight (after a change by hand, or with a new master weight), it starts from the parameter.
 template <class Narrow, class Rule>
 struct OnMaster {
   Rule rule;  ///< The rule for the master weight.

@@ -5,9 +5,9 @@
 //   for (...) { ...; optimizer.step(); schedule.step(); }
 //
 // Rates are a function of the number of steps and of the groups' rates when the schedule was made; a set_lr() in
-// between holds until the next step. To run schedules one after the other, use SequentialLR (sequential_lr.h): with two
-// schedules of one optimizer, the last one that steps sets the rates, and the second one starts from the rates that the
-// first one has set.
+// between holds until the next step. To run schedules one after the other, use SequentialLR (sequential_lr.h). If an
+// optimizer had two schedules, the last one to step would set the rates, and the second schedule would start from the
+// rates that the first has set.
 #pragma once
 
 #include <concepts>
@@ -147,8 +147,8 @@ struct CosineAnnealingLROptions {
 };
 using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 
-/// From base to eta_min along half a cosine, then again from base; each round is T_mult times as long as the previous
-/// one. Loshchilov, Hutter 2017 (SGDR).
+/// From base to eta_min along half a cosine, then again from base. Each round is T_mult times as long as the round
+/// before. Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0 = 1;     ///< Length of the first round.
   std::int64_t T_mult = 1;  ///< The length of a round divided by that of the previous one.

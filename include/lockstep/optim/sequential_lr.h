@@ -15,8 +15,8 @@ using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, Exponent
                                      CosineAnnealingWarmRestartsOptions, LinearLROptions, ConstantLROptions,
                                      PolynomialLROptions, LambdaLROptions>;
 
-/// The first schedule runs up to milestones[0], the second one from there on, and so on. Each counts from 0 at its
-/// start, and takes the groups' initial rates as its base.
+/// The first schedule runs up to milestones[0], the second schedule from there on, and so on. Each schedule counts its
+/// steps from 0, and takes the groups' initial rates as its base.
 ///
 ///   SequentialLR schedule(optimizer, {.schedulers = {LinearLROptions{.total_iters = 500},
 ///                                                    CosineAnnealingLROptions{.T_max = 9500}},

@@ -25,14 +25,14 @@ struct BatchPlace {
   std::int64_t stride = 0;  ///< See above.
 };
 
-/// The position of a tensor that this thread computed from its shard. Its size along the batch's dimension is a
-/// multiple of the shard's rows (as after flattening the batch with later dimensions); any other tensor, and every
-/// tensor outside of replicas, counts as whole.
+/// The position in the batch of a tensor that this thread computed from its shard: a tensor whose size along the
+/// batch's dimension is a multiple of the shard's rows (for example after the batch was flattened with later
+/// dimensions). Any other tensor, and every tensor outside of replicas, counts as whole.
 LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
 
-/// For a scope: tensors that this thread computes have the batch along dimension `dim`, whichever dimension
-/// DataParallel split; or, without a `dim`, along none, and count as whole. For code that permutes its input before
-/// dropout() and the like:
+/// For a scope, declares that tensors computed by this thread have the batch along dimension `dim`, even if
+/// DataParallel split another dimension. Without a `dim` they have no batch dimension and count as whole. For code that
+/// permutes its input before dropout() and the like:
 ///
 ///   const BatchDim second(1);                        // x: [batch, steps, features], divided along dimension 0
 ///   return dropout(x.transpose(0, 1)).transpose(0, 1);
@@ -51,9 +51,9 @@ class LOCKSTEP_API BatchDim {
   BatchShard shard_;
 };
 
-/// The start of a new sequence of random numbers, by one draw from the caller's sequence. All replicas of a pass get
-/// the same start from their n-th call, which is also the start that a single device would get; so numbers keyed on an
-/// element's position in the whole batch equal those of one device.
+/// The start of a new sequence of random numbers, by one draw from the caller's sequence. The n-th call returns the
+/// same start in all replicas of a pass, and on a single device. So random numbers that are keyed on an element's
+/// position in the whole batch are the same on any number of devices.
 LOCKSTEP_API GeneratorState draw_for_batch();
 
 }  // namespace lockstep

@@ -48,8 +48,8 @@ Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
 
-/// linspace: `steps` evenly spaced numbers from start to stop, both included. logspace: base to the power of those.
-/// float32 unless the options say otherwise. Both throw InvalidArgument for a negative count.
+/// linspace: `steps` evenly spaced numbers from start to stop, both included. logspace: base to the power of these
+/// numbers. float32 unless the options give another dtype. Both throw InvalidArgument for a negative count.
 LOCKSTEP_API Tensor linspace(double start, double stop, std::int64_t steps, const TensorOptions& options = {});
 LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, double base = 10,
                              const TensorOptions& options = {});
@@ -57,8 +57,8 @@ LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, doub
 LOCKSTEP_API Tensor eye(std::int64_t rows, const TensorOptions& options = {});
 LOCKSTEP_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {});
 
-/// Tensors with the shape of `like`, and its dtype and device unless the options say otherwise. Otherwise as empty(),
-/// zeros(), ones() and full().
+/// Tensors with the shape of `like`, and with its dtype and device unless the options give others. In all else like
+/// empty(), zeros(), ones() and full().
 LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
@@ -69,8 +69,8 @@ LOCKSTEP_API Tensor full_like(const Tensor& like, double value, const TensorOpti
 LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes,
                               const TensorOptions& options = {});
 
-/// A tensor over the caller's memory on the CPU, row-major, of options.dtype: nothing is copied. The memory must
-/// outlive all handles and views; `deleter`, if any, is called with it when the last of them is destroyed. Throws
+/// A tensor over the caller's memory on the CPU, row-major, of options.dtype; nothing is copied. The memory must
+/// outlive all handles and views; when the last one is destroyed, `deleter`, if any, gets the memory. Throws
 /// InvalidArgument for another device, for pinned_memory, and for a pointer that is null or not aligned for the dtype.
 LOCKSTEP_API Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options = {},
                               std::function<void(void*)> deleter = {});

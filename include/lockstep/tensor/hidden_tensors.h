@@ -1,5 +1,5 @@
-// Classifies types that are not walked for tensors: they hold none, perhaps some, or some. The types of an aggregate's
-// fields are found by trying which values can initialize them.
+// Classifies the types in which nobody searches for tensors: they hold no tensors, perhaps hold some, or hold some. The
+// types of an aggregate's fields are found by trying which values can initialize them.
 #pragma once
 
 #include <algorithm>
@@ -105,8 +105,8 @@ consteval HiddenTensors tensors_in_parts(PartTypes<T...>) {
   return most;
 }
 
-// Takes types with an operator== for plain values. (The check may instantiate it, so types that are known to hold
-// tensors are not checked.)
+// Treats types with an operator== as plain values. (The check may instantiate the operator, so types that are known to
+// hold tensors are not checked.)
 template <class T>
 consteval bool is_assumed_plain() {
   return std::is_empty_v<T> || std::equality_comparable<T>;
@@ -148,8 +148,8 @@ consteval HiddenTensors hidden_tensors() {
   }
 }
 
-/// Does not compile for a type whose operator== is declared but does not compile, such as a defaulted one over a
-/// std::vector<Tensor>: it does not show that the type is plain.
+/// Does not compile for a type whose operator== is declared but does not compile, such as a defaulted operator over a
+/// std::vector<Tensor>. Such an operator does not show that the type is plain.
 template <class T>
 constexpr void require_usable_equality() {
   if constexpr (

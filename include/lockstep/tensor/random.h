@@ -21,7 +21,7 @@ struct GeneratorState {
 /// Restarts the process's sequence of random numbers.
 LOCKSTEP_API void manual_seed(std::uint64_t seed);
 namespace cuda {
-/// PyTorch's names for the same: all devices draw from the one sequence of the process.
+/// PyTorch's names for manual_seed(): all devices draw from the one sequence of the process.
 inline void manual_seed(std::uint64_t seed) { lockstep::manual_seed(seed); }
 inline void manual_seed_all(std::uint64_t seed) { lockstep::manual_seed(seed); }
 }  // namespace cuda
@@ -55,8 +55,8 @@ inline Tensor randint(std::int64_t high, const Shape& sizes, const TensorOptions
 /// A random permutation of 0 .. count - 1, int64 by default, drawn on the CPU.
 LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
 
-/// Tensors with the shape of `like`, and its dtype and device unless the options say otherwise. Otherwise as rand(),
-/// randn() and randint().
+/// Tensors with the shape of `like`, and with its dtype and device unless the options give others. In all else like
+/// rand(), randn() and randint().
 LOCKSTEP_API Tensor rand_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,

@@ -22,8 +22,8 @@ class LOCKSTEP_API StateDict {
   /// Null if the dict does not have the key.
   const Tensor* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }  ///< True if the dict has the key.
-  /// The tensor of a key. If the dict does not have the key, the const version throws InvalidArgument; the other adds
-  /// it with an undefined tensor, as std::map does: state["bias"] = zeros({3}).
+  /// The tensor of a key. If the dict does not have the key, the const version throws InvalidArgument, and the other
+  /// version adds the key with an undefined tensor, as std::map does: state["bias"] = zeros({3}).
   const Tensor& operator[](std::string_view key) const { return at(key); }
   Tensor& operator[](std::string_view key);
   /// Removes a key; returns false if the dict did not have it.

@@ -29,7 +29,7 @@ class ElementIndex;
 class HookHandle;
 struct BackwardOptions;
 
-/// The dtype, device and memory of a new tensor. The defaults are float32 and the CPU; for the _like functions, the
+/// The dtype, device and memory of a new tensor. The defaults are float32 and the CPU, or, in the _like functions, the
 /// given tensor's dtype and device.
 struct TensorOptions {
   std::optional<DType> dtype = {};  ///< Default: see above.
@@ -144,14 +144,14 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor clone() const;                                                 ///< Always a copy.
   /// A copy on the CPU in page-locked memory, which GPUs read directly: to(gpu) is enqueued on the GPU's current
   /// stream, and the host does not wait or copy the bytes. The tensor may be destroyed at once: its memory is not
-  /// reused before the copies that read it have ended. In-place operations wait for these copies, and so does data();
-  /// writes through a pointer taken before a copy do not. Only rows of dense elements are copied directly, to the same
-  /// dtype; other layouts are made contiguous first. A copy from a GPU to the CPU makes the host wait. A pinned tensor
-  /// is returned itself. Differentiable. Throws InvalidArgument if the tensor is not on the CPU or there is no GPU;
-  /// OutOfMemory.
+  /// reused before the copies that read it have ended. In-place operations and data() wait for these copies, but a
+  /// write through a pointer that was taken before a copy does not. Only rows of dense elements are copied directly,
+  /// and only to the same dtype; other layouts are made contiguous first. A copy from a GPU to the CPU makes the host
+  /// wait. If the tensor is already pinned, it is returned itself. Differentiable. Throws InvalidArgument if the tensor
+  /// is not on the CPU or there is no GPU; OutOfMemory.
   Tensor pin_memory() const;
   bool is_pinned() const;  ///< True in page-locked memory.
-  /// Tells the allocator that `stream` uses the memory too: it is not reused before the work enqueued there has ended.
+  /// Tells the allocator that `stream` uses the memory too: it is not reused before work enqueued there has ended.
   void record_stream(const Stream& stream) const;
 
   // Views share the array. All throw ShapeError for invalid dimensions and sizes.
@@ -234,7 +234,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// gradient of the whole batch, and in-place changes of it apply to every replica; call grad() again after the next
   /// backward, step or clipping, which may move it to other memory.
   Tensor grad() const;
-  /// Sets or, with an undefined tensor, drops the gradient. For a parameter of a DataParallel, every replica gets a
+  /// Sets the gradient, or drops it if `grad` is undefined. For a parameter of a DataParallel, every replica gets a
   /// copy.
   void set_grad(const Tensor& grad);
   /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient`, the gradient of this

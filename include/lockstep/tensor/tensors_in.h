@@ -44,9 +44,9 @@ consteval bool holds_tensors() {
 template <class T>
 inline constexpr bool kHoldsTensors = detail::holds_tensors<T>();
 
-/// True for types that hide no tensors: those that are walked, and those that hold none, because they are numbers,
-/// enums, texts, empty types, aggregates of or pointers to such, or have an operator==, as only plain values do. A
-/// reference_wrapper marks values that replicas share: its referent need not be known to hold none.
+/// True for types that hide no tensors: types in which tensors are found, and types that hold none. The latter are
+/// numbers, enums, texts, empty types, aggregates of these and pointers to these, and types with an operator==, which
+/// only plain values have. A reference_wrapper marks values that replicas share; it may refer to any type.
 template <class T>
 inline constexpr bool kHidesNoTensors = kHoldsTensors<T> ||
                                         detail::hidden_tensors<std::remove_cv_t<T>>() == detail::HiddenTensors::none;
@@ -68,9 +68,9 @@ void visit_keys_that_paths_lack(const Map& map, const MemberPath& at, const OnOt
 }
 }  // namespace detail
 
-/// Walks `value`, whose path is `at`, in order. Calls on_tensor(path, tensor) for each tensor, on_other(path, part) for
-/// each part without tensors and each map key that paths cannot spell, and on_extent(path, size) for each container
-/// before its parts (extent_of).
+/// Walks `value`, whose path is `at`, in order. Calls on_tensor(path, tensor) for each tensor; on_other(path, part) for
+/// each part without tensors, and for each map key that a path cannot spell; and on_extent(path, size) for each
+/// container, before its parts (extent_of).
 template <class T, class OnTensor, class OnOther, class OnExtent>
 void visit_tensors(T& value, const MemberPath& at, const OnTensor& on_tensor, const OnOther& on_other,
                    const OnExtent& on_extent) {
@@ -87,7 +87,7 @@ void visit_tensors(T& value, const MemberPath& at, const OnTensor& on_tensor, co
   }
 }
 
-/// Calls visit(path, tensor) for each defined tensor in `value`. Does not compile for a value that may hide some.
+/// Calls visit(path, tensor) for each defined tensor in `value`. Does not compile for a value that may hide tensors.
 template <class T, class Visit>
 void for_each_tensor(T& value, const MemberPath& at, const Visit& visit) {
   visit_tensors(

@@ -30,9 +30,9 @@ struct LoaderHandle {
   std::function<std::int64_t()> rows_of_all;
 };
 
-/// Refers to a loader: any range of batches that starts over in each epoch, such as data::DataLoader or a vector. With
-/// gradient accumulation the tensors of a batch must keep their values until the step. The progress bar needs size();
-/// checkpoints need state() and load_state().
+/// Refers to a loader: any range of batches that can be iterated again in each epoch, such as data::DataLoader or a
+/// vector. With gradient accumulation the tensors of a batch must keep their values until the step. The progress bar
+/// needs size(); checkpoints need state() and load_state().
 template <class Batch>
 struct Batches : LoaderHandle {
   Batches() = default;  ///< Refers to no loader.
@@ -81,8 +81,8 @@ struct Batches : LoaderHandle {
   }
 };
 
-/// Returns the batch with every tensor in it detached and on `device`; a tensor that is there already is not copied.
-/// Does not compile for a batch that may hide tensors (for_each_tensor).
+/// Returns the batch with every tensor in it detached and on `device`. A tensor that is already on `device` is not
+/// copied. Does not compile for a batch that may hide tensors (for_each_tensor).
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
   for_each_tensor(batch, MemberPath(), [&](const MemberPath&, Tensor& tensor) { tensor = tensor.detach().to(device); });

@@ -45,8 +45,8 @@ class LOCKSTEP_API FitState {
   bool has_validation() const noexcept;  ///< True if there is a validation loader.
 
   nn::ModuleBase& module() const noexcept;
-  /// Index 0 is the optimizer of the loss; those of FitOptions::also follow in order. Throws InvalidArgument past the
-  /// last.
+  /// Index 0 is the loss's optimizer; the optimizers of FitOptions::also follow. Throws InvalidArgument past the last
+  /// one.
   optim::Optimizer& optimizer(std::size_t index = 0) const;
   const World& world() const noexcept;
 
@@ -57,15 +57,15 @@ class LOCKSTEP_API FitState {
   double metric(std::string_view name) const;
   const History& history() const noexcept;
 
-  /// Requests the end of training: after the current step, with a checkpoint if the run has a checkpoint folder, or
-  /// after the epoch if it has ended. With several processes a request in one is enough; all end together, at the next
-  /// row of the history or at the end of the epoch. fit() returns the history so far. The reason is shown with the
-  /// progress: "stopped after epoch 3, step 120: validation_loss is nan".
+  /// Requests the end of training: after the current step (with a checkpoint, if the run has a checkpoint folder), or
+  /// after the epoch, if its last step has ended. With several processes a request in one is enough; all processes end
+  /// together, at the next row of the history or at the end of the epoch. fit() returns the history so far. The reason
+  /// is shown with the progress: "stopped after epoch 3, step 120: validation_loss is nan".
   void stop(std::string reason = "a callback asked for it");
   bool is_stopping() const noexcept;  ///< True after stop() was called.
 
-  /// Runs `write` in the first process only, for files that one process must write. All processes must call this; an
-  /// error of `write` is thrown in all of them.
+  /// Runs `write` in the first process only, for files that only one process must write. All processes must call this.
+  /// If `write` throws, all processes throw its error.
   void on_first_process(const char* what, const std::function<void()>& write) const;
 
  private:
@@ -78,8 +78,8 @@ class LOCKSTEP_API FitState {
   detail::FitLoop* loop_;
 };
 
-/// Called in the order of FitOptions::callbacks, in every process. An exception from a callback ends fit(). A callback
-/// that must continue exactly after a resumed run keeps its data in its state dict.
+/// Called in the order of FitOptions::callbacks, in every process. An exception from a callback ends fit(). If a
+/// callback must continue exactly in a resumed run, it keeps its data in its state dict.
 class LOCKSTEP_API Callback {
  public:
   virtual ~Callback();
@@ -99,7 +99,7 @@ class LOCKSTEP_API Callback {
   /// The key of the callback's state in checkpoints. Callbacks with state need different names.
   virtual std::string name() const { return "callback"; }
   virtual StateDict state_dict() const { return {}; }
-  /// Throws InvalidArgument, and changes nothing then, for a state dict that state_dict() does not produce.
+  /// If state_dict() cannot have produced the state dict, throws InvalidArgument and changes nothing.
   virtual void load_state_dict(const StateDict&) {}
 
  protected:

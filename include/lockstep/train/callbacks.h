@@ -31,8 +31,8 @@ class LOCKSTEP_API Monitor {
   /// Throws InvalidArgument for a validation metric if there is no validation loader.
   void check(const FitState& fit) const;
   double value(const FitState& fit) const { return fit.metric(metric_); }  ///< In the epoch that has just ended.
-  /// Returns whether the value beats the best one by more than min_delta, and records it as the best if so. NaN never
-  /// does.
+  /// If the value is better than the best one by more than min_delta, records it and returns true. NaN is never
+  /// better.
   bool improves(double value, std::int64_t epoch);
 
   /// The worst infinity before the first value: +inf for min, -inf for max.
@@ -60,8 +60,8 @@ struct EarlyStoppingOptions {
   bool check_finite = true;  ///< Stop when the metric is not finite.
 };
 
-/// Stops training when a metric has stopped improving, and shows the reason with the progress. A run that was stopped
-/// this way stops again at once when it is resumed.
+/// Stops training when a metric has stopped improving, and shows the reason with the progress. If such a run is
+/// resumed, it stops again at once.
 class LOCKSTEP_API EarlyStopping : public Callback {
  public:
   /// Throws InvalidArgument for options out of range, and for a metric without a known or given mode.

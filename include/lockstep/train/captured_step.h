@@ -14,13 +14,13 @@
 //   for (const auto& [images, labels] : loader) total += step(images, labels);
 //
 // The first two steps run eagerly, since they allocate state and lay out gradients; the third is captured. From then on
-// all device work of the function is replayed with the same shapes, and bit for bit as an eager step would do it: each
-// step has its own learning rates, step counts and offset in the random sequence. Host work of the function, such as
-// counting or printing, happens in the eager steps and in the captured one only.
+// all device work of the function is replayed with the same shapes, and gives the bits of an eager step: each step has
+// its own learning rates, step counts and offset in the random sequence. Host work of the function, such as counting or
+// printing, happens only in the eager steps and in the captured step.
 //
-// Before each launch the step checks that its dependencies are as at capture: modes and settings of modules, which
-// tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step runs eagerly, and is
-// captured again if the change persists. docs/captured-steps.md.
+// Before each launch the step checks that its dependencies are as they were at capture: modes and settings of modules,
+// the tensors that require gradients, gradients, optimizer state, autocast, streams. If something has changed, the step
+// runs eagerly; if the change persists, it is captured again. docs/captured-steps.md.
 #pragma once
 
 #include <functional>
@@ -62,7 +62,7 @@ class LOCKSTEP_API StepGraph {
 }  // namespace detail
 
 /// Wraps a function of tensors that takes one training step and returns a tensor or nothing. The function must do the
-/// same work each time, and everything it refers to must outlive this. A movable value.
+/// same work each time, and all objects that it refers to must outlive the CapturedStep. A movable value.
 template <class Function>
 class CapturedStep {
  public:
@@ -70,11 +70,11 @@ class CapturedStep {
   explicit CapturedStep(Function function, const CapturedStepOptions& options = {})
       : function_(std::move(function)), graph_(options) {}
 
-  /// Takes a step. Inputs on the CPU are copied to the first GPU. Returns the function's result, detached: after the
-  /// capture this is the same tensor each time, which the next step overwrites, as it overwrites the gradients.
-  /// Enqueued on the current streams; does not wait. Runs eagerly if there is no GPU, for inputs that require
-  /// gradients, and for inputs whose shapes differ from the captured ones (a last, smaller batch). The capture waits
-  /// for a step whose inputs have the shapes of the step before.
+  /// Takes a step. Inputs on the CPU are copied to the first GPU. Returns the function's result, detached. After the
+  /// capture the result is the same tensor each time; the next step overwrites it and the gradients. Enqueues on the
+  /// current streams and does not wait. Runs eagerly if there is no GPU, if an input requires gradients, or if the
+  /// inputs' shapes differ from the captured ones (a last, smaller batch). A step is captured only if its inputs have
+  /// the shapes of the step before.
   ///
   /// Throws InvalidArgument, during the capture, if the function reads a value on the host (item(), a copy to the CPU,
   /// error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, runs a backward
@@ -90,8 +90,8 @@ class CapturedStep {
   }
 
   bool is_captured() const noexcept { return graph_.is_captured(); }  ///< True if steps are replayed.
-  /// Drops the capture: the next steps run eagerly, then one is captured again. Call it when the function's host code
-  /// changes its behaviour. Throws InvalidArgument if this was moved from.
+  /// Drops the capture: the next steps run eagerly, then a step is captured again. Call this when the function's host
+  /// code changes its behaviour. Throws InvalidArgument if the CapturedStep was moved from.
   void reset() { graph_.reset(); }
 
  private:

@@ -34,8 +34,8 @@ namespace lockstep {
 /// Named sections of tensors, numbers and states; the top of this file has an example.
 class LOCKSTEP_API Checkpoint {
  public:
-  /// Throw InvalidArgument for a section that exists already, or a name that is empty or has a dot. Tensors are kept as
-  /// handles, not copied: save before they change.
+  /// Throw InvalidArgument if the section exists already, or if its name is empty or has a dot. Tensors are kept as
+  /// handles, not copied, so save the checkpoint before they change.
   void put(std::string_view section, const StateDict& tensors);
   void put(std::string_view section, const data::LoaderState& state);
   void put(std::string_view section, const GeneratorState& generator);
@@ -77,8 +77,8 @@ class LOCKSTEP_API Checkpoint {
   FileMetadata notes_;
 };
 
-/// Loads parameters and buffers; keys may or may not begin with "module.", so a model saved as DataParallel loads
-/// without it, and the reverse. Throws as ModuleBase::load_state_dict().
+/// Loads parameters and buffers. Keys may begin with "module." or not, so the state of a DataParallel can be loaded
+/// into a module without it, and the reverse. Throws as ModuleBase::load_state_dict().
 LOCKSTEP_API void load_model(nn::ModuleBase& model, const StateDict& state);
 
 }  // namespace lockstep

@@ -17,9 +17,9 @@ struct CheckpointFolderOptions {
 };
 
 /// Files are named step-000000000100.safetensors; other files in the folder are left alone. A program that is killed at
-/// any instant leaves only complete checkpoints. Symbolic links are not followed: one in place of a checkpoint is
-/// refused with InvalidArgument, on write and on read. One writer at a time; nobody else may change the files
-/// meanwhile.
+/// any instant leaves only complete checkpoints. Symbolic links are not followed: a link in place of a checkpoint
+/// throws InvalidArgument, on write and on read. One writer at a time; no other program may change the files while it
+/// writes.
 class LOCKSTEP_API CheckpointFolder {
  public:
   /// Creates the folder if it is missing. Throws InvalidArgument for options out of range, and IoError.
@@ -28,9 +28,9 @@ class LOCKSTEP_API CheckpointFolder {
   /// True if a checkpoint is due after `step` steps.
   bool is_due(std::int64_t step) const noexcept { return step % options_.every == 0; }
   /// Writes the checkpoint, then removes older checkpoints beyond `keep`, and temporary files of killed writers. Later
-  /// checkpoints, of a run that went further, stay. Damaged ones stay too and do not count; if the step of a damaged
-  /// one is saved again, the damaged file is renamed to step-000000000100.safetensors.damaged first. To tell, each file
-  /// of another writer is read once.
+  /// checkpoints, of a run that went further, are kept. Damaged checkpoints are kept too and do not count; if their
+  /// step is saved again, the damaged file is first renamed to step-000000000100.safetensors.damaged. To find damaged
+  /// files, each file of another writer is read once.
   void save(std::int64_t step, const Checkpoint& checkpoint) const;
 
   /// The steps of all checkpoints, in order.

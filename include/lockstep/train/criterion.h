@@ -44,8 +44,8 @@ struct NamedMetric {
 /// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument
 /// for other names.
 LOCKSTEP_API NamedMetric metric_by_name(std::string_view name);
-/// Which values of a history column are better: lower for losses, and the mode of metric_by_name() for its metrics.
-/// Nullopt for all other columns, such as metrics that a loss function adds under names of its own.
+/// Which values of a history column are better: lower values for losses, and the mode of metric_by_name() for the
+/// metrics that it knows. Nullopt for all other columns, such as metrics with other names that a loss function adds.
 LOCKSTEP_API std::optional<optim::MetricMode> known_mode(std::string_view column);
 
 namespace detail {

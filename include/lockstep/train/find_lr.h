@@ -29,8 +29,8 @@ struct FindLROptions {
 struct LRFinder {
   /// Columns step, lr, loss (before the step with that learning rate) and smoothed_loss.
   History table;
-  /// The learning rate at which the smoothed loss falls steepest, by the logarithm of the rate. The first 10 steps and
-  /// the last one are skipped. Nullopt if the loss never falls.
+  /// The learning rate at which the smoothed loss falls steepest as a function of the rate's logarithm. The first 10
+  /// steps and the last step are skipped. Nullopt if the loss never falls.
   std::optional<double> suggestion;
 };
 

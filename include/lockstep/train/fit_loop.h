@@ -30,7 +30,7 @@ struct ResumePoint;
 /// The calls of one step.
 struct StepHooks {
   std::function<void()> begin;
-  /// The gradients are computed; they are still to be multiplied by the factor, if it is defined.
+  /// Called when the gradients are computed. They must still be multiplied by `factor`, if it is defined.
   std::function<void(std::size_t objective, const Tensor& factor)> update;
   std::function<bool()> end;  ///< Returns false to end training.
 };
@@ -65,8 +65,8 @@ class LOCKSTEP_API FitLoop {
   /// Calls `next` after each batch.
   using Validate = std::function<void(Metrics& metrics, const std::function<void()>& next)>;
 
-  /// Changes nothing. Throws InvalidArgument for parts that do not fit, in all processes if in one, and if the
-  /// processes' settings differ.
+  /// Changes nothing. Throws InvalidArgument if parts do not fit, in all processes if they do not fit in one, and if
+  /// the processes' settings differ.
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
@@ -93,7 +93,7 @@ class LOCKSTEP_API FitLoop {
   void open_folder();
   void resume_from(const ResumePoint& point);
   void load_parts(const Checkpoint& checkpoint);
-  /// Sets steps_in_epoch_: the steps done in this epoch, and those that the batches from `batch` on will make.
+  /// Sets steps_in_epoch_ to the steps done in this epoch plus the steps that the batches from `batch` on will make.
   void expect_steps_from(std::int64_t batch);
   void update(std::size_t objective, const Tensor& factor);
   void clip(std::size_t objective);

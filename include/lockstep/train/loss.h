@@ -18,7 +18,7 @@ namespace detail {
 
 /// Computes the tensor on which backward() is called for each batch of a step, so that the accumulated gradients are
 /// those of the mean over the whole step. Losses that are tensors are weighted by rows, which are known in advance. The
-/// weights of WeightedMeans are known only after the last batch, so the gradients get a correction factor then.
+/// weights of WeightedMeans are known only after the step's last batch, when the gradients get a correction factor.
 class LOCKSTEP_API StepMean {
  public:
   /// Rows of each batch, over all processes.

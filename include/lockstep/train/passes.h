@@ -24,7 +24,7 @@ namespace lockstep::train::detail {
 
 /// Throws InvalidArgument for an undefined loss, and ShapeError unless the loss has exactly one element.
 LOCKSTEP_API void check_loss(const Tensor& loss);
-/// Throws InvalidArgument: the loss function added a metric with the name of the loss.
+/// Throws an InvalidArgument that says that the loss function added a metric with the name of the loss.
 [[noreturn]] LOCKSTEP_API void refuse_second_loss(const std::string& name);
 /// Throws InvalidArgument: a batch was changed in place before its step.
 [[noreturn]] LOCKSTEP_API void refuse_changed_batch();

@@ -1,5 +1,5 @@
-// Prepared: a module on a Trainer's devices. A module on one device, in one process, is called directly; otherwise it
-// is called through DataParallel.
+// Prepared: a module on a Trainer's devices. With one device in one process the module is called directly, with more
+// devices or processes through DataParallel.
 #pragma once
 
 #include <memory>
@@ -43,11 +43,11 @@ inline data::BatchShare share_of(const World& world, std::size_t devices) {
 
 }  // namespace detail
 
-/// Moves the module to the first device, in place: handles to its parameters stay valid, and training this trains them.
-/// The module must outlive this. One thread at a time.
+/// Moves the module to the first device, in place: handles to its parameters stay valid, and training this object
+/// trains the module. The module must outlive this object. One thread at a time.
 ///
-/// Outputs have the same rank as on one device: a 0-dim output is the mean of the replicas' outputs, weighted by rows,
-/// unless DataParallelOptions::gather is something else than Gather::concatenate.
+/// Outputs have the same rank as on one device: if DataParallelOptions::gather is Gather::concatenate, a 0-dim output
+/// is the mean of the replicas' outputs, weighted by rows.
 template <class M>
 class Prepared {
   static_assert(!std::derived_from<M, lockstep::detail::DataParallelMark>,

@@ -15,8 +15,8 @@ namespace lockstep::train {
 
 struct ProgressOptions {
   std::ostream* out = &std::cout;  ///< Null: silent.
-  /// Columns; 0: not a terminal. By default the width of the terminal of std::cout and std::cerr, asked again for each
-  /// bar; under mpirun, which gives each process a terminal, that of mpirun's own output.
+  /// Columns; 0: not a terminal. The default is the width of the terminal of std::cout and std::cerr, which is queried
+  /// again for each bar; under mpirun, which gives each process a terminal, it is the width of mpirun's own terminal.
   std::optional<int> terminal_width = {};
   int refresh_ms = 100;  ///< Least time between two draws of the bar, which is drawn only if it has changed.
   /// Without a terminal: prints the position of training after this long without a line. 0: never.
@@ -37,8 +37,8 @@ class Screen;
 
 /// On a terminal: one line for each finished epoch, and below it a bar, narrower than the terminal, which the
 /// destructor erases. Output of the program in the meantime, by print() or to std::cout and std::cerr, appears above
-/// the bar: these streams, if they are terminals, write through this object while it lives. Elsewhere: one line for
-/// each report, "epoch 1/3, step 50: train_loss 0.6931", and one after line_every_ms without a line.
+/// the bar: these streams, if they are terminals, write through this object while it lives. Without a terminal: one
+/// line for each report, "epoch 1/3, step 50: train_loss 0.6931", and one line after line_every_ms without a line.
 class LOCKSTEP_API Progress {
  public:
   explicit Progress(const ProgressOptions& options);

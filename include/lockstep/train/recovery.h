@@ -16,14 +16,14 @@ class LOCKSTEP_API Recovery {
  public:
   Recovery(const TrainerOptions& options, const std::vector<Device>& devices) : options_(options), devices_(devices) {}
 
-  /// The devices and options of the current attempt: after a loss, the devices that are left, and resume = true.
+  /// The devices and options of the current attempt. After a loss: the remaining devices, and resume = true.
   const std::vector<Device>& devices() const noexcept { return devices_; }
   const TrainerOptions& options() const noexcept { return options_; }
   /// The losses of devices before the current attempt.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
-  /// Call it in the handler of an Error, after the failed attempt has been torn down. Rethrows unless training is to
-  /// continue. State on lost devices is moved to another device, without its values.
+  /// Call this in the handler of an Error, after the objects of the failed attempt are destroyed. Rethrows the error,
+  /// unless training can continue. State on lost devices is made again on another device, without its values.
   void go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimizer* const> optimizers);
 
  private:

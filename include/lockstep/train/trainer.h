@@ -39,11 +39,11 @@
 
 namespace lockstep::train {
 
-/// The loss of a batch, which is on model.device(): one element, the mean over the batch's rows, or a WeightedMean,
-/// which has its own weight. With several processes it is over this process's rows. With .parallel = {.loss =
-/// ProcessLoss::sum} a tensor is instead this process's part of a sum, such as the sum of its rows' losses divided by
-/// model.batch_rows(); the bits then do not depend on the number of processes. The function is also called for
-/// validation, without gradients and in evaluation mode. Further means to report go into `metrics`.
+/// Computes the loss of a batch, which is on model.device(). The loss is a tensor of one element (the mean over the
+/// batch's rows), or a WeightedMean, which has its own weight. With several processes it covers this process's rows.
+/// With .parallel = {.loss = ProcessLoss::sum} a tensor is instead this process's part of a sum, such as the sum of its
+/// rows' losses divided by model.batch_rows(); the bits then do not depend on the number of processes. The function is
+/// also called for validation, without gradients and in evaluation mode. It adds further means to report to `metrics`.
 template <class M, class Batch>
 class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)> {
   using Function = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
@@ -89,8 +89,8 @@ struct FitOptions {
   /// Instead of a schedule: at the end of each epoch it steps with the metric plateau_monitor.
   OptionalRef<optim::ReduceLROnPlateau> plateau = nullptr;
   std::string plateau_monitor = "validation_loss";  ///< A column of the history.
-  /// Further objectives, such as the generator's of a GAN. Each step computes the loss, then each of these in order, on
-  /// the step's batches, and after each takes the step of its optimizer and clears all gradients.
+  /// Further objectives, such as that of a GAN's generator. Each step runs the loss first, and then these in order,
+  /// each on all batches of the step. After each objective, its optimizer takes a step, and all gradients are cleared.
   std::vector<Objective<M, Batch>> also = {};
   Batches<Batch> validation = {};  ///< A loader of batches of the same type.
   Callbacks callbacks = {};        ///< They must outlive fit().
@@ -167,13 +167,13 @@ class LOCKSTEP_API Trainer {
   /// loss, the loaders, DataParallel and checkpoints. After an error the devices' streams hold no further errors. The
   /// loss of a device is thrown too, unless TrainerOptions::on_lost_device is resume.
   ///
-  /// With an options.parallel.world of several processes all of them call fit(), with equal arguments except for their
-  /// rows of the batches: a loader has .share = share(), or gives each process its own batches, as many as in the
-  /// others. Means are over the rows of all processes, and the history is the same in each; only process 0 prints and
-  /// writes. Invalid arguments, a loss that is not finite, and a checkpoint that cannot be written or read end fit() in
-  /// all processes with the same error. Any other error of one process ends the others with a CollectiveError that
-  /// names it, and ends the world. All processes start with process 0's parameters and random numbers, and their random
-  /// sequences stay equal as long as the loss draws equally many numbers in each.
+  /// With an options.parallel.world of several processes, all of them call fit(), with equal arguments except for their
+  /// rows of the batches: a loader has .share = share(), or gives each process its own batches, equally many in all
+  /// processes. Means are over the rows of all processes, and the history is the same in each; only process 0 prints
+  /// and writes. Invalid arguments, a loss that is not finite, and a checkpoint that cannot be written or read end
+  /// fit() in all processes with the same error. After any other error of one process, the other processes end with a
+  /// CollectiveError that names it, and the world has ended. All processes start with process 0's parameters and random
+  /// numbers, and their random sequences stay equal as long as the loss draws equally many numbers in each.
   template <class M, class Loader>
   History fit(M& module, Loader& loader,
               const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {

@@ -25,17 +25,17 @@ enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 /// When a schedule steps.
 enum class ScheduleStep : std::uint8_t { epoch, step };
 
-/// The reaction of fit() to a GPU that fails for good: throw, as for any failure, or resume from the newest checkpoint
-/// on the remaining GPUs, and report that on standard error and in the history. fit() throws nevertheless if no GPU
-/// remains or there is no checkpoint yet. Only for a single process: several processes must be restarted.
-/// docs/failures.md says more.
+/// The reaction of fit() to a GPU that fails for good. stop: fit() throws, as for any failure. resume: it resumes from
+/// the newest checkpoint on the remaining GPUs, and reports this on standard error and in the history; if no GPU
+/// remains or there is no checkpoint yet, it throws. Only for a single process: several processes must be restarted.
+/// docs/failures.md.
 enum class OnLostDevice : std::uint8_t { stop, resume };
 
-/// Where checkpoints of a run are kept, so that it can resume after it was killed. The end of training always writes
-/// one. With several processes the first one writes, after all have reached that point, and all read: the folder must
-/// be visible to all. A run resumes bit for bit, also with another number of processes if they have as many devices in
-/// total. Exception: with shard_optimizer_state and clipping by norm a resumed run differs in the last bits, because it
-/// starts with the initial buckets, which add the norm in another order.
+/// Where checkpoints of a run are kept, so that the run can resume after it was killed. The end of training always
+/// writes a checkpoint. With several processes, process 0 writes after all have reached that point, and all processes
+/// read, so the folder must be visible to all. A run resumes bit for bit, even with another number of processes if the
+/// total number of devices is the same. Exception: with shard_optimizer_state and clipping by norm, the last bits
+/// differ, because a resumed run starts with the initial buckets, which add the norm in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: no checkpoints.
   std::int64_t every_steps = 0;       ///< 0: none by steps.
@@ -44,8 +44,8 @@ struct CheckpointOptions {
   /// Resume, bit for bit, from the newest checkpoint in the folder, if any. If false, the folder must have none.
   bool resume = false;
   /// With resume, the handling of damaged checkpoints that are newer than the newest intact one. false: they are
-  /// skipped, named on standard error and in History::notes(), and left in place. true: the error of the newest one is
-  /// thrown, before anything has changed. If none is intact, the error is thrown either way.
+  /// skipped, named on standard error and in History::notes(), and left in place. true: the newest one's error is
+  /// thrown, before anything has changed. If no checkpoint is intact, this error is thrown in both cases.
   bool strict = false;
 };
 
@@ -66,8 +66,8 @@ struct TrainerOptions {
   DataParallelOptions parallel = {};  ///< Except device_ids. Its world: the processes that train together.
 };
 
-/// A training loss was not finite. Losses are checked when they are reported or saved, so any step since the last check
-/// may be the first bad one.
+/// A training loss was not finite. Losses are checked when they are reported or saved, so the first bad step may be any
+/// step since the last check.
 class LOCKSTEP_API Diverged : public Error {
  public:
   Diverged(double mean, std::int64_t after, std::int64_t until);
