@@ -14,7 +14,7 @@
 //                          batch has the member's type, as that of a Tensor has
 //   anything else          std::vector of the samples; does not compile for what may hide tensors (kHidesNoTensors)
 //
-// For another rule specialize Collator, or give the loader a function. Safe from any thread.
+// For another rule, specialize Collator or give the loader a function. Safe from any thread.
 #pragma once
 
 #include <concepts>

@@ -50,11 +50,11 @@ struct LOCKSTEP_API Csv {
   Tensor select(const std::vector<std::string>& names) const;
 };
 
-/// Reads lines of equally many fields: numbers, and texts in the columns of options.categories. The result does not
-/// depend on the locale. Lines end with LF, CR LF or CR. Fields may be in double quotes (RFC 4180). Blanks around a
-/// field are dropped, and so are empty lines, but "" is a field. A number too small for the dtype becomes 0; one too
-/// large is an error. Columns that are not read may hold any text. Throws FormatError naming line and column,
-/// InvalidArgument for a column that is missing or appears twice and for a `missing` that the dtype cannot hold, and
+/// Reads lines of equally many fields: numbers, and texts in the columns of options.categories. The result does
+/// not depend on the locale. Lines end with LF, CR LF or CR. Fields may be in double quotes (RFC 4180). Blanks
+/// around a field are dropped, and so are empty lines, but "" is a field. A number too small for the dtype becomes
+/// 0; one too large is an error. Columns that are not read may hold any text. Throws FormatError naming line and
+/// column, InvalidArgument if a column is missing or appears twice or if the dtype cannot hold `missing`, and
 /// IoError.
 LOCKSTEP_API Csv read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 

@@ -22,9 +22,9 @@ concept Dataset = std::move_constructible<D> && requires(const D& dataset, std::
 template <Dataset D>
 using SampleOf = std::remove_cvref_t<decltype(std::declval<const D&>().get(std::int64_t(0)))>;
 
-/// A dataset that makes a batch faster than sample by sample. The loader calls get_batch() in place of get() and the
-/// default collation; the results must be equal. A class that inherits get_batch() and overrides only get() is wrong:
-/// the loader would not call its get().
+/// A dataset that can make a whole batch faster than single samples. The loader calls get_batch() instead of get() and
+/// the default collation; the results must be equal. A class that inherits get_batch() must not override get() alone,
+/// because the loader would not call its get().
 template <class D>
 concept BatchDataset = Dataset<D> && requires(const D& dataset, std::span<const std::int64_t> indices) {
   dataset.get_batch(indices);

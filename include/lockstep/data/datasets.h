@@ -1,5 +1,5 @@
-// Datasets built from other datasets: subset, concatenation, map. Several threads may read each at once if they may
-// read the underlying datasets, and call the function.
+// Datasets built from other datasets: subset, concatenation, map. Several threads may read such a dataset at once if
+// they may read the underlying datasets and call the function at once.
 //
 //   auto [train, test] = data::random_split(dataset, {0.8, 0.2}, {.seed = 1});
 //   data::MapDataset(train, [](const Tensor& image) { return image.to(kFloat32) / 255; });
@@ -165,7 +165,7 @@ inline constexpr bool kIsTuple = requires {
   std::tuple_size<T>::value;
 };
 
-/// The number of leading parts of a sample that the function takes; 0 if it cannot be called with any.
+/// The number of leading parts of a sample that the function takes; 0 if it takes none.
 template <class Function, class Sample, std::size_t N = std::tuple_size_v<Sample>>
 constexpr std::size_t taken_parts() {
   constexpr bool kTakes = []<std::size_t... I>(std::index_sequence<I...>) {
@@ -206,9 +206,9 @@ auto mapped(const Function& function, Sample sample) {
 }
 }  // namespace detail
 
-/// Applies a function to each sample when it is read. The function gets the whole sample if it can be called with it;
-/// otherwise, for a tuple or pair, as many of the first parts as it takes: the image of (image, label), or image and
-/// mask of (image, mask, name). Its result replaces these parts (a tuple replaces several), and the other parts stay.
+/// Applies a function to each sample when it is read. The function gets the whole sample if it takes it; else, of a
+/// tuple or pair, as many of the first parts as it takes: the image of (image, label), or image and mask of (image,
+/// mask, name). Its result replaces these parts (a tuple replaces several), and the other parts stay.
 template <LoadableDataset D, class Function>
 class MapDataset {
  public:

@@ -1,5 +1,5 @@
 // DeviceCopies: prefetches batches to one device, on a stream of its own, so that copies overlap the computation.
-// Pinned tensors are copied directly; the CUDA backend copies pageable ones through its pinned staging buffers. One
+// Pinned tensors are copied directly; the CUDA backend copies pageable tensors through its pinned staging buffers. One
 // thread at a time.
 #pragma once
 
@@ -22,9 +22,9 @@ class LOCKSTEP_API DeviceCopies {
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
-  /// Enqueues copies of the batch's tensors to the device, and replaces the tensors by the copies; those on the device
-  /// already stay. Returns an event after the copies, or nullopt if the device is the CPU. Call receive() before the
-  /// batch is used.
+  /// Enqueues copies of the batch's tensors to the device, and replaces the tensors by the copies; tensors that are
+  /// already on the device stay. Returns an event after the copies, or nullopt if the device is the CPU. Call receive()
+  /// before the batch is used.
   template <class Batch>
   std::optional<cuda::Event> send(Batch& batch) {
     detail::for_each_tensor_of(batch, [this](Tensor& tensor) { tensor = copy(tensor); });

@@ -42,7 +42,7 @@ class LOCKSTEP_API EpochPlan {
   std::span<const std::int64_t> indices(std::int64_t batch, RowRange rows) const noexcept;
 
   /// The random sequence for get() of the sample in a row of a batch. Depends on the seed, the epoch, the sample's
-  /// index and its earlier repetitions in this epoch; not on the batch size or the number of processes.
+  /// index and its earlier repetitions in this epoch, but not on the batch size or the number of processes.
   GeneratorState sample_generator(std::int64_t batch, std::int64_t row) const noexcept;
   /// The random sequence of sample number `sample` of the epoch, for a dataset without indices.
   GeneratorState numbered_generator(std::int64_t sample) const noexcept;
@@ -83,7 +83,7 @@ class LOCKSTEP_API EpochSchedule {
   std::int64_t next_batch() const noexcept { return begun_ ? 0 : state_.batch; }
   /// Plans the next epoch, or the rest of the epoch in the loaded state.
   EpochPlan begin_epoch();
-  /// Reports that a loop is about to get the batch before `next_batch`. Ignored unless the loop is the latest.
+  /// Reports that a loop will now get batch number `next_batch` - 1. Ignored unless the loop is the latest one.
   void advance(std::uint64_t loop, std::int64_t next_batch) noexcept;
   /// Reports that a loop has had all batches.
   void finish(std::uint64_t loop) noexcept;

@@ -19,8 +19,8 @@ template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 }  // namespace detail
 
-/// next() returns the next sample, or nullopt at the end. Each epoch begins with reset(), if there is one; otherwise it
-/// continues where the previous epoch ended.
+/// next() returns the next sample, or nullopt at the end. Each epoch begins with reset(). If there is no reset(), an
+/// epoch continues where the previous epoch ended.
 template <class D>
 concept SampleStream = std::move_constructible<D> && requires(D& dataset) {
   requires detail::kIsOptional<std::remove_cvref_t<decltype(dataset.next())>>;
@@ -30,8 +30,8 @@ concept SampleStream = std::move_constructible<D> && requires(D& dataset) {
 template <class D>
 concept SampleRange = std::move_constructible<D> && std::ranges::input_range<D> && !SampleStream<D>;
 
-/// Samples are read in sequence, by one thread at a time. Random numbers drawn while reading one (rand(), randn(), ...)
-/// depend only on the loader's seed, the epoch and the sample's number in the epoch.
+/// Samples are read in sequence, by one thread at a time. Random numbers drawn while a sample is read (rand(), randn(),
+/// ...) depend only on the loader's seed, the epoch and the sample's number in the epoch.
 template <class D>
 concept IterableDataset = !Dataset<D> && (SampleStream<D> || SampleRange<D>);
 

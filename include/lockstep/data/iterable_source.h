@@ -23,9 +23,9 @@ class LOCKSTEP_API ReadSequencer {
   ReadSequencer(const ReadSequencer&) = delete;
   ReadSequencer& operator=(const ReadSequencer&) = delete;
 
-  /// Waits until all earlier batches are read. Returns false if a stop is requested or there is nothing more to read.
+  /// Waits until all earlier batches are read. Returns false if a stop is requested or no sample is left.
   bool wait(std::int64_t batch, const std::stop_token& stop);
-  /// Reports that `rows` samples were read for the batch. `ended`: there is nothing more to read.
+  /// Reports that `rows` samples were read for the batch. `ended`: no sample is left.
   void done(std::int64_t batch, std::int64_t rows, bool ended);
   /// Rows of a batch that was read.
   std::int64_t rows_in(std::int64_t batch) const;

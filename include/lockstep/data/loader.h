@@ -7,11 +7,11 @@
 // several other threads at once; batches, their order and the random numbers drawn for them are the same for any number
 // of workers. A loader or iterator that was moved from throws InvalidArgument.
 //
-// With options.share the loaders of several processes make one loader's batches together: each process gets its rows of
-// every batch, and all have the same number of batches. Order and random numbers follow from the seed and the whole
-// batch, so the rows, including random numbers of get(), equal those of a single process. Two differences: a collation
-// sees only its process's rows (it draws the same random numbers in every process), and a process without rows in a
-// small last batch gets a batch whose tensors have 0 rows along dimension 0 (its other parts are those of one sample).
+// With options.share the loaders of several processes together make the batches of one loader: each process gets its
+// rows of every batch, and all have the same number of batches. Order and random numbers depend on the seed and the
+// whole batch, so the rows, including random numbers of get(), equal those of a single process. Two differences: a
+// collation gets only its process's rows (it draws the same random numbers in every process), and a process without
+// rows in a small last batch gets tensors of 0 rows along dimension 0 (other parts are those of one sample).
 #pragma once
 
 #include <cstddef>
@@ -104,12 +104,12 @@ class DataLoader {
   /// As given.
   const D& dataset() const { return lockstep::detail::checked_deref(source_, "DataLoader", "a loader").dataset(); }
 
-  /// The position of the loop that was begun last. In the body of a loop this is after the current batch, whose index
-  /// is batch - 1; after a complete loop, it is the beginning of the next epoch.
+  /// The position of the loop that was begun last. In the body of a loop, the position is after the current batch,
+  /// whose index is batch - 1. After a complete loop, it is the beginning of the next epoch.
   LoaderState state() const { return schedule().state(); }
-  /// The next loop continues from that position, with the batches that would have followed; epochs count from there.
-  /// The state's seed replaces this loader's; a sampler keeps its own. Throws InvalidArgument, and changes nothing
-  /// then, for a state that does not fit.
+  /// The next loop continues from this position, with the batches that would have followed; epochs count from there.
+  /// The state's seed replaces this loader's seed, but a sampler keeps its own. If the state does not fit, throws
+  /// InvalidArgument and changes nothing.
   void load_state(const LoaderState& state) { schedule().load(state); }
 
  private:
@@ -142,9 +142,9 @@ class DataLoader<D, Collate> {
   DataLoader(DataLoader&&) noexcept = default;
   DataLoader& operator=(DataLoader&&) noexcept = default;
 
-  /// Begins a new epoch; after load_state(), the rest of that state's epoch, after reading the earlier samples again.
-  /// Throws InvalidArgument while another loop runs over the dataset, unless the dataset is a forward range as a const
-  /// object.
+  /// Begins a new epoch. After load_state(), reads the earlier samples of that state's epoch again and continues
+  /// it. Throws InvalidArgument while another loop runs over the dataset, unless the const dataset is a forward
+  /// range.
   Iterator begin() {
     if (!lease_.expired()) detail::throw_two_loops();
     std::shared_ptr<void> lease;
@@ -165,7 +165,7 @@ class DataLoader<D, Collate> {
   const BatchShare& share() const { return schedule().options().share; }
   const D& dataset() const { return lockstep::detail::checked_deref(dataset_, "DataLoader", "a loader"); }
 
-  /// As for a dataset with a size. Throws InvalidArgument for a dataset that cannot start over, whose samples are gone.
+  /// As for a dataset with a size. Throws InvalidArgument if the dataset cannot start over: its samples are gone.
   LoaderState state() const {
     if constexpr (!kRestartable<D>) detail::throw_no_state();
     return schedule().state();
@@ -188,6 +188,6 @@ class DataLoader<D, Collate> {
 
 }  // namespace lockstep::data
 
-// size() is that of a whole epoch, but a loop after load_state() may have fewer batches: views must test for its end.
+// size() counts a whole epoch, but a loop after load_state() may have fewer batches, so views must test for its end.
 template <class D, class Collate>
 inline constexpr bool std::ranges::disable_sized_range<lockstep::data::DataLoader<D, Collate>> = true;

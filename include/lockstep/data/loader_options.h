@@ -16,8 +16,8 @@ struct LoaderOptions {
   std::optional<std::uint64_t> seed = {};  ///< For the order and for random numbers in get(); drawn if not given.
   int num_workers = 0;                     ///< Tasks that prefetch batches; 0: the loop makes them.
   /// The device of the batches; by default they stay where get() and the collation leave them. Each batch is copied on
-  /// a separate stream, before the loop gets the batch before it, so that the copy overlaps the computation. Two
-  /// batches are therefore on the device, and the loop reads one batch ahead even without workers.
+  /// a separate stream before the loop gets the previous batch, so that the copy overlaps the computation. Two batches
+  /// are therefore on the device, and the loader reads one batch ahead even without workers.
   std::optional<Device> device = {};
   /// Pin batches (Tensor::pin_memory), on the thread that makes them, so that copies to GPUs do not block the host.
   /// Default: true if `device` is a GPU. Tensors that get() or the collation left on a GPU stay there. No effect

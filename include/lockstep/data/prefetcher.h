@@ -34,8 +34,8 @@ class LOCKSTEP_API Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Waits until the next batch is made; throws the error of its make. Call taken() next. Throws TimeoutError naming
-  /// the worker that is late; no calls are allowed after that.
+  /// Waits until the next batch is made; if its Make threw, throws that error. Call taken() next. If a worker is late,
+  /// throws TimeoutError naming the worker; no further calls are allowed then.
   void wait();
   /// True if wait() would return at once.
   bool ready() const;

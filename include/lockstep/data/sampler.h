@@ -63,8 +63,8 @@ struct WeightedRandomSamplerOptions {
 /// Draws index i with probability weights[i] / sum. Without replacement, the weight of a drawn index becomes 0.
 class LOCKSTEP_API WeightedRandomSampler {
  public:
-  /// Throws InvalidArgument for a weight that is negative or not finite, for weights whose sum is 0 or not finite, for
-  /// a negative number, and without replacement for more samples than positive weights.
+  /// Throws InvalidArgument if a weight is negative or not finite, if the sum of weights is 0 or not finite, if
+  /// num_samples is negative, or, without replacement, if it exceeds the number of positive weights.
   WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
                         const WeightedRandomSamplerOptions& options = {});
 
@@ -86,8 +86,8 @@ struct DistributedSamplerOptions {
 };
 
 /// The samples of one of `world` processes: positions rank, rank + world, ... of an order that is the same in all. All
-/// processes get equally many samples: the order is padded by its beginning, or cut off with drop_last. As
-/// torch.utils.data.DistributedSampler, except for the permutation itself.
+/// processes get equally many samples: the order is padded with its beginning, or cut off if drop_last. Like
+/// torch.utils.data.DistributedSampler, but with another permutation.
 class LOCKSTEP_API DistributedSampler {
  public:
   /// Throws InvalidArgument for a negative size, and unless 0 <= rank < world.

@@ -1,6 +1,6 @@
-// Transforms: functions of an image, [channels, height, width] on any device, mostly for a MapDataset. Random ones draw
-// from the thread's random sequence; in a loader this depends on its seed, the epoch and the index of the sample. Safe
-// to call from several threads at once.
+// Transforms: functions of an image, [channels, height, width] on any device, mostly for a MapDataset. Random
+// transforms draw from the thread's random sequence, which in a loader depends on the loader's seed, the epoch and the
+// sample's index. Safe to call from several threads at once.
 //
 //   const transforms::Compose prepared(transforms::ToFloat(), transforms::RandomCrop({32, 32}, {.padding = 4}));
 //   data::MapDataset(data::TensorDataset(set.images, set.labels), prepared);
@@ -69,7 +69,7 @@ class LOCKSTEP_API RandomCrop {
 };
 
 /// The centred window of that height and width. If the centre falls between two pixels, the window begins at the even
-/// one, as torchvision's does.
+/// pixel, as in torchvision.
 class LOCKSTEP_API CenterCrop {
  public:
   /// Throws InvalidArgument for a size less than 1.

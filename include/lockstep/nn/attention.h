@@ -21,11 +21,11 @@ struct MultiheadAttentionOptions {
 
 /// Options of one call of MultiheadAttention.
 struct AttentionCall {
-  /// [batch, keys]. A bool mask is true for padding, which no query attends to; one of the query's dtype is added to
+  /// [batch, keys]. A bool mask is true for padding, which no query attends to; a mask of the query's dtype is added to
   /// the scores.
   Tensor key_padding_mask = {};
   /// [queries, keys] or [batch * heads, queries, keys]. A bool mask is true where a query does not attend to a key (the
-  /// opposite of scaled_dot_product_attention); one of the query's dtype is added to the scores.
+  /// opposite of scaled_dot_product_attention); a mask of the query's dtype is added to the scores.
   Tensor attn_mask = {};
   bool need_weights = true;          ///< If false, memory grows only linearly with the length.
   bool average_attn_weights = true;  ///< Averages the returned weights over the heads.
@@ -58,7 +58,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
                        "out_proj", out_proj, "dropout", dropout_);
   }
   using Call = AttentionCall;
-  /// Throws ShapeError, DTypeError and DeviceMismatch for what does not fit.
+  /// Throws ShapeError, DTypeError and DeviceMismatch for tensors that do not fit.
   AttendedTensors forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {});
   /// True if the batch is dimension 0.
   bool batch_first() const noexcept { return batch_first_; }

@@ -43,7 +43,7 @@ struct AveragedModelOptions {
 template <class M>
 class AveragedModel : public nn::Module<AveragedModel<M>> {
  public:
-  /// Copies the model. The copy's values do not enter the average: the first update replaces them.
+  /// Copies the model. The copied values do not enter the average, because the first update replaces them.
   explicit AveragedModel(const M& model, const AveragedModelOptions& options = {})
       : n_averaged(nn::detail::no_models()),
         module(model),
@@ -62,8 +62,8 @@ class AveragedModel : public nn::Module<AveragedModel<M>> {
   decltype(auto) forward(Arguments&&... arguments) {
     return module(std::forward<Arguments>(arguments)...);
   }
-  /// Adds a model to the average; the first one is copied. The model may be on another device. Throws InvalidArgument,
-  /// before anything is changed, for a model with other parameters or buffers.
+  /// Adds a model to the average; the first model is copied. The model may be on another device. If it has other
+  /// parameters or buffers, throws InvalidArgument before anything is changed.
   void update_parameters(const nn::ModuleBase& model) {
     nn::detail::update_averages(module, n_averaged, model, function_, use_buffers_);
   }

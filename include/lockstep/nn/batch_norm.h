@@ -61,11 +61,11 @@ class LOCKSTEP_API BatchNormState {
 };
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias for each feature, with the statistics of the batch in training and
-/// the running ones in evaluation. x: [batch, features, spatial...] with kDims spatial dimensions; BatchNorm1d also
-/// takes [batch, features].
+/// the running statistics in evaluation. x: [batch, features, spatial...] with kDims spatial dimensions; BatchNorm1d
+/// also takes [batch, features].
 ///
 /// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas
-/// that have run it with rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
+/// that ran the layer with rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
 template <int kDims>
 class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
   static constexpr const char* kNames[] = {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"};

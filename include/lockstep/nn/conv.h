@@ -14,8 +14,8 @@ namespace lockstep::nn {
 
 using lockstep::Padding;
 
-/// The padding around an image: zeros; the image wrapped around; its mirror image without the border itself; or its
-/// border repeated.
+/// The padding around an image: zeros; the image wrapped around (circular); the mirrored image without its border
+/// (reflect); or the border repeated (replicate).
 enum class PaddingMode : std::uint8_t { zeros, circular, reflect, replicate };
 
 }  // namespace lockstep::nn
@@ -61,7 +61,7 @@ using ConvTranspose3dOptions = ConvTransposeLayerOptions;
 /// The state of convolution layers. Weight and bias start uniform in +-1/sqrt(fan in).
 class LOCKSTEP_API ConvState {
  public:
-  /// As given, or from the first batch (-1 before). To be read: changing one changes no parameter.
+  /// As given, or from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
   std::int64_t in_channels = -1, out_channels;
   Parameter weight;               // [out, in / groups, kernel...]; of a transpose [in, out / groups, kernel...]
   std::optional<Parameter> bias;  // [out]

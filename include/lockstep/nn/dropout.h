@@ -11,7 +11,7 @@ namespace detail {
 
 /// Throws InvalidArgument naming the layer unless 0 <= p <= 1.
 LOCKSTEP_API double checked_probability(const char* layer, double p);
-/// Throws ShapeError naming the layer unless x has `rank` dimensions, or one less for a single sample.
+/// Throws ShapeError naming the layer unless x has `rank` dimensions, or `rank` - 1 for a single sample.
 LOCKSTEP_API Tensor dropped_channels(const char* layer, const Tensor& x, int rank, double p, bool training);
 
 }  // namespace detail

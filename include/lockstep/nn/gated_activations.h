@@ -1,5 +1,5 @@
 // Activations as modules that hold a weight, draw random numbers or read more than one element. The functions of the
-// same names in lockstep/ops/activation.h and softmax.h document them. The others are in activations.h.
+// same names in lockstep/ops/activation.h and softmax.h document them. Other activations: activations.h.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Initial values of parameters, set in place and not recorded: nn::init::kaiming_normal_(layer.weight). All but
 // constant_() throw DTypeError unless the dtype is floating. The fan of a weight [out, in, ...] is in, or out, times
-// the sizes of the other dimensions; ShapeError for fewer than two dimensions.
+// the sizes of the dimensions after the first two; a weight with fewer than two dimensions throws ShapeError.
 #pragma once
 
 #include <cstdint>
@@ -65,11 +65,11 @@ LOCKSTEP_API void eye_(Tensor& matrix);
 /// Sets a convolution's weight [out, in, ...] of 3 to 5 dimensions to the identity: 1 at the middle of channel i of
 /// output i. Each of `groups` parts of out gets an identity. Throws ShapeError or InvalidArgument.
 LOCKSTEP_API void dirac_(Tensor& weight, std::int64_t groups = 1);
-/// Sets the weight to a matrix with orthonormal rows or columns, whichever are fewer, times gain; dimensions after the
-/// first count as one. Computed on the CPU (Saxe, McClelland, Ganguli 2013).
+/// Sets the weight to gain times a matrix with orthonormal rows, or with orthonormal columns if it has fewer columns;
+/// dimensions after the first count as one. Computed on the CPU (Saxe, McClelland, Ganguli 2013).
 LOCKSTEP_API void orthogonal_(Tensor& weight, double gain = 1);
-/// Draws from a normal distribution and zeroes this share of each column (Martens 2010). Throws ShapeError unless it is
-/// a matrix, InvalidArgument unless 0 <= sparsity <= 1.
+/// Draws from a normal distribution and zeroes the share `sparsity` of each column (Martens 2010). Throws ShapeError
+/// unless `matrix` has two dimensions, InvalidArgument unless 0 <= sparsity <= 1.
 LOCKSTEP_API void sparse_(Tensor& matrix, double sparsity, double standard_deviation = 0.01);
 
 }  // namespace lockstep::nn::init

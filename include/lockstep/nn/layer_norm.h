@@ -16,8 +16,8 @@ struct NormOptions {
   TensorOptions tensor = {};  ///< Device and dtype.
 };
 
-/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions, which must have the sizes `normalized`;
-/// weight and bias have them too (Ba, Kiros, Hinton 2016).
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions. Their sizes must be `normalized`, which
+/// is also the shape of weight and bias (Ba, Kiros, Hinton 2016).
 class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
@@ -44,8 +44,8 @@ struct RMSNormOptions {
   TensorOptions tensor = {};       ///< Device and dtype.
 };
 
-/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must have the sizes `normalized`; weight has them
-/// too (Zhang, Sennrich 2019).
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions. Their sizes must be `normalized`, which is also the
+/// shape of weight (Zhang, Sennrich 2019).
 class LOCKSTEP_API RMSNorm : public Module<RMSNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
@@ -83,7 +83,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
   double eps_;
 };
 
-/// Normalizes each element by those of neighbouring channels: local_response_norm (lockstep/ops/normalization.h).
+/// Normalizes each element by elements of neighbouring channels: local_response_norm (lockstep/ops/normalization.h).
 struct LOCKSTEP_API LocalResponseNorm : Module<LocalResponseNorm> {
   explicit LocalResponseNorm(std::int64_t channels, const LocalResponseOptions& how = {})
       : size(channels), options(how) {}

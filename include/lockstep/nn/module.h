@@ -56,8 +56,8 @@ class LOCKSTEP_API Visitor {
   virtual void extent(const Path&, std::size_t) {}
 };
 
-/// Called after a module's call, with the first argument that is a tensor (undefined if none is) and the output, which
-/// the hook may replace.
+/// Called after a module's call, with the first argument that is a tensor (undefined if there is none), and with the
+/// output, which the hook may replace.
 using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, Tensor& output)>;
 
 /// The interface of every module.
@@ -90,13 +90,13 @@ class LOCKSTEP_API ModuleBase {
   std::vector<StateDict::Entry> named_buffers() const;     ///< With their keys.
   /// The device of the first parameter or else the first buffer. Throws InvalidArgument without either.
   Device device() const;
-  /// Trains the parameters, or freezes them if `on` is false. Throws, before anything is changed, InvalidArgument
-  /// naming a parameter that has no shape yet, DTypeError for one that is not floating.
+  /// Trains the parameters, or freezes them if `on` is false. Before anything is changed, throws InvalidArgument naming
+  /// a parameter that has no shape yet, and DTypeError for a parameter that is not floating.
   void requires_grad_(bool on = true);
   /// Handles to parameters and persistent buffers, detached from the autograd graph.
   StateDict state_dict() const;
-  /// Copies values into parameters and buffers, on whatever device they are. Throws one InvalidArgument that names all
-  /// missing, unexpected and mis-shaped keys, before anything is changed.
+  /// Copies values into parameters and buffers, on any device. Before anything is changed, throws one InvalidArgument
+  /// that names all missing and unexpected keys and all wrong shapes.
   IncompatibleKeys load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
   /// Moves all parameters and buffers; handles to them stay valid. Throws before anything has moved if the device does
@@ -113,10 +113,10 @@ class LOCKSTEP_API ModuleBase {
   void set_mode(bool training) noexcept { training_ = training; }  ///< Sets the mode of this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
-  /// Calls `hook` after each call of this module (not of its forward()). Copies of the module have the hook too. So
-  /// does each replica of a model on several devices, which calls it on the replica's thread with the replica's rows. A
-  /// captured step calls it during capture, and not in launches. The module's call throws InvalidArgument unless it
-  /// returns a tensor.
+  /// Calls `hook` after each call of this module (not of its forward()). Copies of the module have the hook too. Each
+  /// replica of a model on several devices calls it on the replica's thread with the replica's rows. A captured step
+  /// calls it during the capture, but not in launches. If the module's call does not return a tensor, the call throws
+  /// InvalidArgument.
   HookHandle register_forward_hook(ForwardHook hook);
   bool has_forward_hooks() const noexcept;  ///< True if a hook was registered and not removed.
   /// Replaces its hooks by the other module's.

@@ -14,9 +14,9 @@
 
 namespace lockstep::nn {
 
-/// The rows of all sequences without padding: the first row of each, then the second of each that has one, and so on,
-/// longest sequence first. (DataParallel would split its rows in the wrong places: pass padded sequences, and pack in
-/// forward().)
+/// The rows of all sequences without padding, longest sequence first: the first row of each sequence, then the second
+/// row of each that has one, and so on. (DataParallel would split the rows in the wrong places, so pass it padded
+/// sequences, and pack them in forward().)
 struct PackedSequence {
   Tensor data;                                 ///< [the sum of all lengths, ...].
   std::vector<std::int64_t> batch_sizes;       ///< How many sequences have a first row, a second row, and so on.
@@ -34,7 +34,7 @@ struct PackOptions {
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                  const PackOptions& options = {});
 
-/// The same for lengths in an integer tensor [batch]; if they are on a GPU, the host waits for them.
+/// Like the function above, for lengths in an integer tensor [batch]. If they are on a GPU, the host waits for them.
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& lengths,
                                                  const PackOptions& options = {});
 

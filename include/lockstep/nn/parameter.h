@@ -1,5 +1,5 @@
-// Parameters and buffers: tensors that belong to a module. Copies of them own their elements, unlike copies of Tensor,
-// which share them; so copying a module copies its state. Copies are explicit: Parameter(other), or copy(other).
+// Parameters and buffers: tensors that belong to a module. A copy of a parameter has its own elements (copies of a
+// Tensor share them), so copying a module copies its state. Copies are explicit: Parameter(other), or copy(other).
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,8 @@ class LOCKSTEP_API State : public Tensor {
   void place(Device device);
   void convert(DType dtype);  ///< Converts it in place. Throws as reset() does.
   /// Takes the storage of `value`, which may have another shape, dtype and device. Drops an accumulated gradient. If
-  /// undefined, becomes `value` itself. Throws AutogradError for a replica's tensor, which is not a leaf, and
-  /// DTypeError for integers if it requires a gradient.
+  /// this is undefined, becomes `value` itself. Throws AutogradError for a replica's tensor, which is not a leaf, and
+  /// DTypeError for integers if this requires a gradient.
   void reset(const Tensor& value);
 
  protected:
@@ -47,7 +47,7 @@ class LOCKSTEP_API Parameter : public State {
   /// Throws DTypeError for a trained parameter that is not floating: full({1}, 2) has integers.
   explicit Parameter(const Tensor& value, const ParameterOptions& options = {}) : State(value, options.requires_grad) {}
   LOCKSTEP_COPIED_IF_ASKED(Parameter);
-  /// An undefined parameter that will get these sizes, where -1 matches any; loading a state dict checks them.
+  /// An undefined parameter that will get these sizes; -1 stands for any size. Loading a state dict checks the sizes.
   static Parameter lazy(const Shape& sizes);
   /// The sizes that it will get, if it has no shape yet.
   const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }

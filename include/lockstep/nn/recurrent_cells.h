@@ -20,7 +20,7 @@ struct CellOptions {
 };
 
 /// Computes the next h from x [batch, in] and h [batch, hidden]; or for one row, [in] and [hidden]. h is 0 by default.
-/// The constructor throws InvalidArgument for sizes below 1, forward ShapeError, DTypeError, DeviceMismatch.
+/// The constructor throws InvalidArgument for sizes below 1; forward throws ShapeError, DTypeError, DeviceMismatch.
 class LOCKSTEP_API RNNCell : public Module<RNNCell> {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});

@@ -15,8 +15,8 @@
 namespace lockstep::nn {
 
 /// Owns a module of any type with forward(Tensor) -> Tensor; pass std::move(module) or copy(module). A value: copying
-/// copies the module; assigning one of the same type assigns its values, so that handles to the parameters stay valid.
-/// A moved-from AnyModule throws InvalidArgument.
+/// copies the module; assigning a module of the same type assigns its values, so that handles to the parameters stay
+/// valid. A moved-from AnyModule throws InvalidArgument.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
   /// Takes ownership of the module.
@@ -93,9 +93,9 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Any held_;
 };
 
-/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... It owns its
-/// modules; pass std::move(module) or copy(module). (Sequential(other) is a copy of the other; push_back() nests one in
-/// another.)
+/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... It owns
+/// its modules; pass std::move(module) or copy(module). (Sequential(other) copies `other`; push_back() nests
+/// it.)
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;

@@ -1,6 +1,6 @@
 // Layers whose weight is computed from other parameters in each pass: nn::weight_norm(nn::Linear(20, 40)). A wrapper
-// owns the layer and replaces it. State-dict keys are those of torch.nn.utils.parametrizations, beside the layer's
-// others: parametrizations.weight.original0, ...; the layer itself holds no weight between passes.
+// owns the layer and replaces it. The state dict has the keys of torch.nn.utils.parametrizations
+// (parametrizations.weight.original0, ...) and the layer's other keys; the layer itself holds no weight between passes.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class ComputedWeight {
   Tensor& weight_;
 };
 
-/// Removes the weight from a layer. Throws InvalidArgument naming `wrapper` if it has none yet, as in a lazy layer.
+/// Removes the weight from a layer. Throws InvalidArgument naming `wrapper` if the layer is lazy and has no weight yet.
 LOCKSTEP_API Tensor taken_weight(const char* wrapper, Parameter& weight);
 /// Visits the layer's members except its weight.
 template <class Layer>

@@ -1,7 +1,7 @@
-// Elementwise arithmetic of two operands. Shapes broadcast and dtypes promote (see DType). A 0-dim tensor beside one
-// with dimensions takes part in promotion only if its kind (bool, integers, floating) is the higher one. Numbers take
-// the tensor's dtype, but an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32
-// beside a fractional one. Differentiable if the result is floating. Throw ShapeError, DeviceMismatch.
+// Elementwise arithmetic of two operands. Shapes broadcast and dtypes promote (see DType). If only one of two tensors
+// is 0-dim, it takes part in promotion only if its kind (bool, integers, floating) is the higher one. A number takes
+// the tensor's dtype; but an integer tensor becomes int64 with a number that its dtype cannot hold, and float32 with a
+// fractional number. Differentiable if the result is floating. Throw ShapeError, DeviceMismatch.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

@@ -21,11 +21,11 @@ struct AttentionOptions {
                                      ///< key and value serves that many heads of the query, in order.
 };
 
-/// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [..., keys,
-/// features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries, out], 0 for a query
-/// that sees no key.
-/// Memory grows linearly with the numbers of queries and keys. Memory grows with their product if there is dropout, a
-/// mask that requires a gradient, or a recorded backward (double backward).
+/// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [...,
+/// keys, features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries,
+/// out], 0 for a query that sees no key. Memory grows linearly with the numbers of queries and keys, but with
+/// their product if there is dropout, a mask that requires a gradient, or a recorded backward (double
+/// backward).
 LOCKSTEP_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                  const AttentionOptions& options = {});
 

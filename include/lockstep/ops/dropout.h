@@ -12,13 +12,13 @@ namespace lockstep {
 /// draws the mask again: only the position in the sequence is saved.
 LOCKSTEP_API Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 
-/// Drops whole channels of x [batch, channels, ...]: every [i, j] is zero with probability p, else x / (1 - p).
-/// Otherwise like dropout(), with the batch in dimension 0. (PyTorch's dropout1d, dropout2d and dropout3d.) Throws
+/// Drops whole channels of x [batch, channels, ...]: every [i, j] is zero with probability p, else x / (1 - p). In all
+/// else like dropout(), with the batch in dimension 0. (PyTorch's dropout1d, dropout2d and dropout3d.) Throws
 /// ShapeError for fewer than two dimensions.
 LOCKSTEP_API Tensor channel_dropout(const Tensor& x, double p = 0.5, bool training = true);
 
 /// Sets dropped elements to selu's negative bound, then scales and shifts so that mean 0 and variance 1 are preserved
-/// (Klambauer et al. 2017); feature_alpha_dropout drops whole channels. Otherwise like dropout() and channel_dropout().
+/// (Klambauer et al. 2017); feature_alpha_dropout drops whole channels. Else like dropout() and channel_dropout().
 LOCKSTEP_API Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 LOCKSTEP_API Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 

@@ -30,9 +30,9 @@ struct EmbeddingBagOptions {
   Tensor per_sample_weights = {};    ///< The index's shape, the weight's dtype; only with EmbeddingBagMode::sum.
   std::optional<std::int64_t> padding_idx = {};  ///< Indices equal to this are skipped; negative: from the end.
 };
-/// The sum, mean or elementwise maximum of the rows of weight [count, features] that each bag of indices names: [bags,
-/// features], 0 for an empty bag. index: [bags, size], or 1-dim with offsets. Differentiable in weight and
-/// per_sample_weights. For EmbeddingBagMode::max with offsets, the host waits for the device.
+/// For each bag of indices, the sum, mean or elementwise maximum of the rows of weight [count, features] at these
+/// indices: [bags, features], 0 for an empty bag. index: [bags, size], or 1-dim with offsets. Differentiable in weight
+/// and per_sample_weights. For EmbeddingBagMode::max with offsets, the host waits for the device.
 LOCKSTEP_API Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& options = {});
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Indexing by int32 or int64 index tensors. An index out of range is InvalidArgument: at once on the CPU, as an error
-// of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError when it synchronizes,
-// and the process loses the card. Memory outside of the tensor is never accessed. Differentiable with respect to the
-// values; gradients are summed in one order, for any number of threads.
+// Indexing by int32 or int64 index tensors. An index out of range throws InvalidArgument at once on the CPU, and as an
+// error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError when it
+// synchronizes, and the process loses the card. Memory outside of the tensor is never accessed. Differentiable with
+// respect to the values; gradients are summed in one order, for any number of threads.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim =
 /// Views of `size` elements each along `dim`, the last one smaller.
 LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t dim = 0);
 
-/// Exactly `sections` views along `dim`. If the size is not a multiple of `sections`, the first views are one longer: 7
-/// in 3 gives 3, 2, 2. Throws InvalidArgument for less than one section.
+/// Exactly `sections` views along `dim`. If the size is not a multiple of `sections`, the first views have one element
+/// more: 7 in 3 gives 3, 2, 2. Throws InvalidArgument for less than one section.
 LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, std::int64_t sections, std::int64_t dim = 0);
 /// Views that are cut at `indices`, which mean positions as in slice(): {2, 5} gives [:2], [2:5] and [5:].
 LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::int64_t>& indices,

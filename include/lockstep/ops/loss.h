@@ -79,10 +79,10 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;  ///< The part of each target that is spread evenly over the classes. In [0, 1].
 };
 /// -log(softmax(input)[target]). input: [rows, classes, ...] or [classes]. target: that shape without the classes,
-/// int32 or int64; or probabilities, of the input's shape and dtype. The mean is over the targets that count, weighted
-/// by the weights of their classes. Deterministic. A class out of range is InvalidArgument: at once on the CPU, as an
-/// error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError when it
-/// synchronizes, and the process loses the card.
+/// int32 or int64; or probabilities, of the input's shape and dtype. The mean is over the targets that are not ignored,
+/// weighted by the weights of their classes. Deterministic. A class out of range throws InvalidArgument at once on the
+/// CPU, and as an error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError
+/// when it synchronizes, and the process loses the card.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct NllLossOptions {

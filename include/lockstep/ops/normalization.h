@@ -28,8 +28,8 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 /// Normalizes each channel of x [batch, channels, ...]. All other tensors: [channels]. Training updates the running
-/// statistics in place if they are defined (with the unbiased variance: correction 1), unless x is empty; one element
-/// per channel is a ShapeError. Evaluation needs running statistics, else InvalidArgument.
+/// statistics in place if they are defined (with the unbiased variance: correction 1) and x is not empty; with one
+/// element per channel it throws ShapeError. Evaluation throws InvalidArgument without running statistics.
 LOCKSTEP_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                const Tensor& weight = {}, const Tensor& bias = {},
                                const BatchNormOptions& options = {});

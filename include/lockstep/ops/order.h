@@ -33,11 +33,11 @@ LOCKSTEP_API Tensor diff(const Tensor& x, std::int64_t n = 1, std::int64_t dim =
 /// 1 <= k <= size.
 LOCKSTEP_API ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool keep_dims = false);
 
-/// The q-quantile of all elements, or along `dim`. Between the two nearest elements, "linear" interpolates, "lower" and
-/// "higher" take one of them, "nearest" the nearer one, "midpoint" their mean. NaN if any element is NaN. Floating
-/// dtypes only, else DTypeError. q: a number in [0, 1], or a tensor of x's dtype, 0-dim or 1-dim; a 1-dim q becomes the
-/// first dimension of the result. Throws InvalidArgument for another interpolation and for a q out of range (a tensor q
-/// is checked on the CPU only), ShapeError if there is nothing to reduce.
+/// The q-quantile of all elements, or along `dim`. If the quantile lies between two elements, "linear" interpolates,
+/// "lower" and "higher" take one of the two, "nearest" takes the nearer one, and "midpoint" their mean. NaN if any
+/// element is NaN. Floating dtypes only, else DTypeError. q: a number in [0, 1], or a tensor of x's dtype, 0-dim or
+/// 1-dim; a 1-dim q becomes the first dimension of the result. Throws InvalidArgument for another interpolation and for
+/// a q out of range (a tensor q is checked only if it is on the CPU), ShapeError if there is nothing to reduce.
 LOCKSTEP_API Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> dim = {}, bool keep_dims = false,
                              std::string_view interpolation = "linear");
 LOCKSTEP_API Tensor quantile(const Tensor& x, const Tensor& q, std::optional<std::int64_t> dim = {},

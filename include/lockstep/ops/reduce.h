@@ -84,8 +84,8 @@ LOCKSTEP_API std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Shape& d
 LOCKSTEP_API Tensor norm(const Tensor& x, double p = 2);
 LOCKSTEP_API Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims = false);
 
-/// The median of all elements, the lower one of two; NaN if any element is NaN. Equal elements share the gradient
-/// evenly. Numeric dtypes. Throw ShapeError if there is nothing to reduce.
+/// The median of all elements; of the two middle elements, the lower one. NaN if any element is NaN. Equal elements
+/// share the gradient evenly. Numeric dtypes. Throw ShapeError if there is nothing to reduce.
 LOCKSTEP_API Tensor median(const Tensor& x);
 /// Also returns the index of one of the equal elements, which gets the whole gradient.
 LOCKSTEP_API ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims = false);

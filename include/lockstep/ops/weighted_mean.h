@@ -1,5 +1,5 @@
 // WeightedMean: a mean with its weight, so that the means of parts of a batch can be joined to the mean of the whole
-// batch. gather() joins the parts of devices, DataParallel those of processes, a Trainer those of a step's
+// batch. gather() joins the means of devices, DataParallel the means of processes, a Trainer the means of a step's
 // micro-batches.
 //
 //   struct Tagger : nn::Module<Tagger> {
