@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
+/// Declares that work on `stream` uses the tensor. Its memory is then not reused before that work has ended.
 inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
   Storage& storage = *tensor.storage;
   use_in_capture(storage);
@@ -20,8 +20,8 @@ inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
 }
 inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(stream, *tensor.impl()); }
 
-/// Throws InvalidArgument if the device needs a kernel's form for GPUs and it is missing, as for a kernel from outside
-/// the library.
+/// Throws InvalidArgument if the device needs a kernel's form for GPUs and the kernel has none (a kernel from outside
+/// the library may have none).
 void check_forms(const char* op, const DeviceState& device, bool has_device_form);
 
 /// Enqueues a kernel over tensors of one device. The kernel must hold its arguments by value: it may run later.

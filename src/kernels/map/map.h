@@ -19,8 +19,8 @@ struct Identity {
   }
 };
 
-/// Computes `out` elementwise. The operands live on one device and have the dtypes of the forms; f is a copyable
-/// function object whose arguments have the compute types of the inputs.
+/// Computes `out` elementwise. The operands are on one device and have the dtypes of the forms. f is a copyable
+/// function object, and its arguments have the compute types of the inputs.
 template <class F, class... Inputs>
 void map(const char* name, double flops_per_element, const ElementwiseForms<F, 1 + sizeof...(Inputs)>& forms,
          const F& f, const Tensor& out, const Inputs&... inputs) {

@@ -1,5 +1,5 @@
-// Reductions of many tensors in one launch: one double for each tensor. The order of combination depends on the
-// tensor's number of elements alone: not on the number of threads, nor on its neighbours in memory.
+// Reductions of many tensors in one launch: one double for each tensor. The order of combination depends only on the
+// tensor's number of elements, not on the number of threads or on neighbouring tensors.
 #pragma once
 
 #include <algorithm>

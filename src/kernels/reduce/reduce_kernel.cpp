@@ -97,7 +97,7 @@ class Reducer {
     }
   }
 
-  // The same, pairwise by blocks of at most kChain rows, or of kChain steps of kLanes elements of a long row.
+  // Like part(), but pairwise in blocks of at most kChain rows, or of kChain steps of kLanes elements of a long row.
   void span(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const std::int64_t most = kChain * (inner_ > kRow ? kLanes : inner_);
     if (end - begin <= most) return part(from, begin, end, total);
@@ -165,7 +165,7 @@ class Reducer {
     store(partial.data() + std::size_t(first) * each, 1, 0);
   }
 
-  // Cuts long columns into pieces of rows, so that few columns keep all cores busy too.
+  // Divides long columns into pieces of rows, so that even few columns keep all cores busy.
   void by_columns(const KernelContext& context) const {
     const std::int64_t rows = of_.reduced.numel, columns = of_.kept.numel;
     const std::int64_t blocks = (columns + kBeside - 1) / kBeside;

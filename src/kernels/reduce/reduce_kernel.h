@@ -41,7 +41,7 @@ struct ReductionPlan {
   const std::byte* in;
   Geometry<2> kept;     // strides of out and in
   Geometry<1> reduced;  // strides of in
-  // True if `in` is [reduced, kept], out and rows of `in` are dense: then whole rows are combined.
+  // True if `in` is [reduced, kept], and out and the rows of `in` are dense. Whole rows are combined then.
   bool columns = false;
 };
 

@@ -1,5 +1,5 @@
-// Moves elements between memory, in any layout, and a dense buffer of their compute type, over which loops become
-// vector instructions.
+// Moves elements between memory in any layout and a dense buffer of their compute type. The compiler vectorizes loops
+// over this buffer.
 #pragma once
 
 #include <algorithm>

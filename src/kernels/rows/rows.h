@@ -1,4 +1,4 @@
-// The row pattern: a function object sees one row of each operand at a time, along one dimension of all of them
+// The row pattern: a function object gets one row of each operand at a time, along one dimension of all operands
 // (lockstep/kernels/row_kernel.h).
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Runs a RowKernel<F, Out, In...> on some neighbouring rows at a time, in buffers where operands have their compute
-/// types. stored: how elements are stored in memory.
+/// Runs a RowKernel<F, Out, In...> on a few neighbouring rows at a time, in buffers in which operands have their
+/// compute types. stored: how elements are stored in memory.
 template <class F, class Out, class... In>
 void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + sizeof...(In)>& rows, const F& f,
                          const std::array<Stored, 1 + sizeof...(In)>& stored, void* out,
@@ -53,7 +53,7 @@ void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + siz
 }
 
 /// The kernel of rows of 16-bit elements, for a function object that names its counterpart for rows of floats: F::Wide,
-/// with the same members. The host form calls F::Wide: it uses vector instructions, and rounds a result once.
+/// with the same members. The host form calls F::Wide, which uses vector instructions and rounds a result once.
 template <class F, class Out, class... In>
 struct NarrowRowKernel : RowKernel<F, Out, In...> {
   void operator()(const KernelContext& context) const {

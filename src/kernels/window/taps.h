@@ -109,7 +109,7 @@ struct Taps {
  private:
   LOCKSTEP_HD std::int64_t inside(std::int64_t i) const { return std::min(std::max<std::int64_t>(i, 0), in - 1); }
 
-  // In float, as in PyTorch: rounding decides which position is nearest.
+  // Computed in float, as in PyTorch, because rounding decides which position is nearest.
   LOCKSTEP_HD std::int64_t nearest(std::int64_t o) const {
     const float at = kind == Kind::nearest ? float(o) * float(scale) : (float(o) + 0.5f) * float(scale);
     return inside(std::int64_t(std::floor(at)));

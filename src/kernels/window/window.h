@@ -1,6 +1,6 @@
 // The window pattern: images as planes. A plane is [outer, outer, outer, row], dense. The row is the channels in the
 // channels-last layout, else the last spatial dimension; inner loops run over it. On a GPU a thread computes one
-// element. A gradient visits, for each input position, the windows that cover it: no atomics.
+// element. A gradient visits, for each input position, the windows that cover the position, so it needs no atomics.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ struct WindowColumns {
     const std::int64_t row = k / axes[3].size, line = row / axes[2].size;
     return {line / axes[1].size, line % axes[1].size, row % axes[2].size, k % axes[3].size};
   }
-  /// The input position of element k of window o, which may be in the padding.
+  /// The input position of element k of window o. The position may be in the padding.
   LOCKSTEP_HD static std::int64_t input(const Taps& axis, std::int64_t o, std::int64_t k) {
     return o * axis.stride - axis.padding + k * axis.dilation;
   }

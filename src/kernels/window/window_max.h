@@ -21,7 +21,7 @@ LOCKSTEP_HD constexpr T lowest() {
     return std::numeric_limits<T>::lowest();
 }
 
-// Updates the maxima so far with one row of a window. Stores the row's number where its element is greater, or NaN.
+// Updates the maxima so far with one row of a window. Stores the row's number for each element that is greater or NaN.
 template <bool kPlaces, class A, class T>
 [[gnu::noinline]] void keep_greater(const T* from, std::int32_t row, std::int64_t count, A* best, std::int32_t* rows) {
 #pragma GCC ivdep
@@ -33,8 +33,8 @@ template <bool kPlaces, class A, class T>
   }
 }
 
-/// to = the maximum of each window; the first of equal ones. places (may be null) = its index in its plane, counted
-/// over the spatial dimensions; -1 for a window without elements.
+/// to = the maximum of each window; of equal elements, the first. places (may be null) = the maximum's index in its
+/// plane, counted over the spatial dimensions; -1 for a window without elements.
 template <class T>
 struct WindowMax {
   using A = ComputeType<T>;
@@ -183,8 +183,8 @@ struct WindowAdd {
     to[i] = T(sum);
   }
 
-  // One thread adds a plane's gradients in the order of the outputs, the same order as in item(). If the row is the
-  // channels, threads share a plane by blocks of channels.
+  // One thread adds a plane's gradients in the order of the outputs, as item() does. If the channels are the row,
+  // several threads share a plane, each with a block of channels.
   void operator()(const KernelContext& context) const {
     constexpr std::int64_t kChannels = 64;
     const std::int64_t row = windows.axes[3].in,

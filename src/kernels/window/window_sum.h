@@ -18,7 +18,7 @@ struct TapTable {
   std::int64_t most = 0;  ///< The most taps of a position.
   bool is_identity;
 
-  /// From inputs to outputs; or transposed, from outputs, each divided by its divisor, to inputs.
+  /// From inputs to outputs. If `transposed`: from outputs, each divided by its divisor, to inputs.
   TapTable(const Taps& taps, bool transposed) : is_identity(taps.is_identity()) {
     const std::int64_t targets = transposed ? taps.in : taps.out;
     for (std::int64_t t = 0; t < targets; ++t) {
