@@ -1,4 +1,4 @@
-// Batch norm on the host: one pass over x for the statistics, one for the result, and likewise for the gradients.
+// Batch norm on the host: one pass over x for the statistics and one for the result; two such passes for the gradients.
 // Images may be channels-last or row-major. The order of summation depends only on the shape.
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
-// All steps of an LSTM on the host. Each piece of the batch computes all steps by itself, because sequences are
-// independent: the threads synchronize once, and a step's result is in the cache for the next one. A row's result does
-// not depend on the division into pieces.
+// All steps of an LSTM on the host. Sequences are independent, so each piece of the batch computes all steps by itself:
+// the threads synchronize once, and a step's result is in the cache for the next step. A row's result does not depend
+// on the division into pieces.
 #include <algorithm>
 
 #include <lockstep/core/vectorized.h>
@@ -15,7 +15,7 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::int64_t kGates = 4;
-// Multiplications from which a step is divided; with fewer rows than kFewRows, cores would be idle.
+// A step with at least this many multiplications is divided. With fewer rows than kFewRows, cores would be idle.
 constexpr std::int64_t kParallelStep = std::int64_t(1) << 18, kFewRows = 8;
 
 // All operands but the weight are [steps, batch, width] or [batch, width].

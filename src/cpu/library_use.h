@@ -1,5 +1,5 @@
 // Orders the end of the process after calls of oneDNN and oneTBB. exit() destroys these libraries on one thread while
-// other threads may still run: it waits for their running calls, and new calls block.
+// other threads may still run. Before that, it waits for running calls of the other threads; new calls block.
 #pragma once
 
 namespace lockstep::host {

@@ -5,8 +5,8 @@
 
 namespace lockstep::host {
 
-/// Page-aligned; from the size of a huge page (2 MiB) on, aligned to huge pages, and on huge pages if the system grants
-/// them: training touches more memory than the TLB covers with small pages. Returns null if there is no memory left.
+/// Page-aligned. Blocks of 2 MiB or more are aligned to huge pages, and on huge pages if the system grants them,
+/// because the TLB covers too little memory with small pages. Returns null if there is no memory left.
 void* allocate(std::size_t bytes) noexcept;
 void deallocate(void* memory) noexcept;
 

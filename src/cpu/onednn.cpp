@@ -4,7 +4,7 @@
 
 #include <lockstep/core/instruction_set.h>
 
-// Functions of the OpenMP runtime that oneDNN uses; the compiler's may be another one.
+// Functions of the OpenMP runtime that oneDNN uses. The compiler may use another OpenMP runtime.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int threads);
 

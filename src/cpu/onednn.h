@@ -5,8 +5,8 @@
 
 namespace lockstep::host {
 
-/// In its scope, this thread's calls of oneDNN use one thread: our own workers divide the work. (Debian's oneDNN uses
-/// OpenMP, whose number of threads is a setting of each calling thread.)
+/// In its scope, this thread's calls of oneDNN use one thread, because our own workers divide the work. (Debian's
+/// oneDNN uses OpenMP, in which each calling thread has its own setting for the number of threads.)
 class OneOpenMpThread {
  public:
   OneOpenMpThread() noexcept;

@@ -82,7 +82,7 @@ std::vector<void*> ProcessCollective::all_targets(std::size_t offset) const {
 // its slice. All processes send and receive in the same order, so that messages match.
 class ProcessCollective::Sums {
  public:
-  /// This process's sums go to all `targets`, which begin at element `first`; if `for_all`, the sums of all slices do.
+  /// `targets` begin at element `first`. They get this process's sums or, if `for_all`, the sums of all slices.
   Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets, std::size_t first,
        bool for_all);
 
@@ -203,8 +203,8 @@ std::byte* ProcessCollective::Sums::incoming(std::size_t r, std::size_t rank) co
   return incoming_.get() + (r % kAhead * ranks_ + rank) * length_ * element_;
 }
 
-// Calls function(process, its first rank), starting with the next process, so that not all address the same one at
-// once.
+// Calls function(process, its first rank), starting with the next process, so that not all processes address the same
+// one.
 template <class Function>
 void ProcessCollective::Sums::for_others(const Function& function) const {
   std::size_t rank = all_.first_rank_ + all_.devices_[all_.process_];
@@ -270,7 +270,7 @@ void ProcessCollective::reduce_scatter() {
   }
 }
 
-// Copies the owner's data to the targets of all processes, in a ring: each process forwards it to the next.
+// Copies the owner's data to the targets of all processes, in a ring: each process forwards the data to the next.
 void ProcessCollective::pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count) {
   if (count == 0) return;
   const std::size_t length = kPieceBytes / size_of(dtype_), pieces = (count + length - 1) / length;

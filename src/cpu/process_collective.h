@@ -1,9 +1,9 @@
-// One process's part of a collective of several processes, on host-readable memory: moves bytes between processes, and
-// sums in rank order, so that sums have the bits of one process with all the devices.
+// One process's part of a collective of several processes, on host-readable memory. It moves bytes between processes,
+// and sums in rank order, so that sums have the same bits as in one process with all devices.
 //
 // Each process sums one slice of the elements: it receives all ranks' parts of the slice, adds them in rank order, and
-// sends the sum to the others. All processes send and add at once, and the latency of a sum is two messages, whatever
-// the number of processes. With P processes of D ranks each, a process sends (D + 1) (P - 1) / P of the bytes. (With D
+// sends the sum to the others. All processes send and add at the same time. The latency of a sum is two messages for
+// any number of processes. With P processes of D ranks each, a process sends (D + 1) (P - 1) / P of the bytes. (With D
 // = 1 that is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
 // every slice in another order.) Small data go to every process, and each sums all of it: a latency of one message.
 // docs/many-hosts.md has the costs.
@@ -28,7 +28,7 @@ class ProcessCollective {
   void run();
   /// "process N on HOST": this process.
   std::string process_name() const;
-  /// Ends it, and all other common operations, on all processes.
+  /// Ends this collective and all other common operations, in all processes.
   void fail(const std::string& reason) noexcept { transport_->fail(reason); }
 
  private:

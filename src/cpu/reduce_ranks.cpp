@@ -54,8 +54,8 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
-// Writes with non-temporal stores: for targets that are no sources and too large for the caches, because an ordinary
-// store reads the cache line first. Call finish_writes() before other threads may read the data.
+// Writes with non-temporal stores, because an ordinary store first reads the cache line. For targets that are not
+// sources and too large for the caches. Call finish_writes() before other threads may read the data.
 void write_non_temporal(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
   constexpr std::size_t kWidth = sizeof(__m128i);
@@ -111,7 +111,7 @@ template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
-  // The last addition writes the first target directly; often it is one of the sources, and in the cache.
+  // The last addition writes the first target directly, which often is one of the sources and in the cache.
   A* result = sums;
   if constexpr (sizeof(A) == sizeof(T))
     if (!uses_non_temporal(reduction, reduction.targets[0], sizeof(T)))

@@ -118,8 +118,8 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
   return piece;
 }
 
-// Returns the number of pieces: each has enough work for a task, and enough pixels to pay for reading its weights, or
-// adding their gradients.
+// Returns the number of pieces. Each piece has enough work for a task, and enough pixels to outweigh the cost of
+// reading its weights or adding their gradients.
 std::int64_t pieces_of(const FusedOp& op, const Convolution& c) {
   constexpr std::int64_t kWork = std::int64_t(1) << 24, kMaxPieces = 64;
   const std::int64_t batch = c.x.sizes[0], pixels = c.y.sizes.elements() / (batch * c.y.sizes[1]);
@@ -129,8 +129,8 @@ std::int64_t pieces_of(const FusedOp& op, const Convolution& c) {
   return std::clamp<std::int64_t>(batch / least, 1, kMaxPieces);
 }
 
-// True for weight gradients that oneDNN's jit:avx512_core gets wrong, because it sums over the wrong planes: several
-// windows begin in the padding before the first plane, and no window lies inside the image. (Version 2.6.3; found by
+// True for weight gradients for which oneDNN's jit:avx512_core sums over the wrong planes: several windows begin in the
+// padding before the first plane, and no window lies inside the image. (Version 2.6.3; found by
 // tests/ops/convolution_grid_test.cpp.)
 bool miscounts_planes(const FusedOp& op, const Convolution& c) {
   if (op.kind != FusedKind::convolution_weight_gradient || c.x.sizes.rank() != 5) return false;

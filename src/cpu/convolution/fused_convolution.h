@@ -25,7 +25,7 @@ struct ConvolutionRoom {
   std::size_t scratch_pitch, weight_pitch;
 };
 
-/// Returns nullopt if the operation is declined; its description alone decides.
+/// Returns nullopt if the operation is declined. The decision depends on the description alone.
 std::optional<ConvolutionParts> convolution_parts(const FusedOp& op);
 void run_convolution(const KernelContext& context, const FusedOp& op, const ConvolutionRoom& room);
 

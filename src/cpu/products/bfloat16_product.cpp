@@ -38,7 +38,7 @@ struct ProductPiece {
   MatrixDesc a, b, c, bias, scratch;
 };
 
-// The shape alone determines how the longer side is divided: bits do not depend on the number of threads.
+// The shape alone determines how the longer side is divided, so the bits do not depend on the number of threads.
 struct ProductPlan {
   bool by_rows = true;
   std::int64_t size = 0, count = 1;  // of a piece; the last one may be smaller

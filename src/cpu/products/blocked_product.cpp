@@ -10,14 +10,14 @@
 namespace lockstep::host {
 namespace {
 
-// Bytes of a row of a per block: a panel of b with so many terms fits the second-level cache.
+// Bytes of a row of `a` in a block. A panel of b with this number of terms fits the second-level cache.
 constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // rows of a that stay in the cache for all panels of a group
 constexpr std::int64_t kPanels = 6;  // panels per group; more if a block has fewer terms
 constexpr std::int64_t kMaxPanels = 24;
-// b is read in place if it is no larger than this and has few rows to serve, or if a has only one tile of rows.
+// b is read in place if it has at most kDirectBytes and few rows use it, or if a has only one tile of rows.
 constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
-// A transposed a is read in place if one block of its terms is smaller than this: most of it fits a first-level cache.
+// A transposed a is read in place if one block of its terms is smaller than this, and mostly fits a first-level cache.
 constexpr std::int64_t kDirectTransposedBytes = 64 << 10;
 
 std::int64_t in_wholes_of(std::int64_t unit, std::int64_t count) { return (count + unit - 1) / unit * unit; }
@@ -82,8 +82,8 @@ struct Group {
   }
 };
 
-// Packs rows of a transposed a. Its terms are a whole row apart, usually each on another page; packed, the terms of a
-// tile's rows are contiguous.
+// Packs rows of a transposed a. In memory its terms are a whole row apart, usually each on another page. In the packed
+// form the terms of a tile's rows are contiguous.
 template <class T>
 const T* packed_rows(const T* a, std::int64_t step, std::int64_t rows, std::int64_t terms) {
   T* const packed = room<T, Side::a>(in_wholes_of(kTileRows, rows) * terms);

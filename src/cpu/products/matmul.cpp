@@ -16,7 +16,7 @@
 namespace lockstep::host {
 namespace {
 
-// The fewest multiplications of a piece that are worth another thread.
+// A piece with fewer multiplications is not worth another thread.
 constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
@@ -27,7 +27,7 @@ struct Division {
   std::int64_t across;         // pieces side by side
   std::int64_t count;
 
-  // Makes at most `most` pieces, and minimizes the time of the largest: every piece packs its columns of b itself.
+  // Makes at most `most` pieces. Minimizes the time of the largest piece, including the packing of its columns of b.
   Division(const Matmul& p, std::int64_t most) : rows(p.m), columns(p.n), across(1), count(1) {
     constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing costs as much as kPacking rows
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -80,7 +80,7 @@ void typed(const KernelContext& context, const Matmul& given) {
     return;
   }
   const std::int64_t cores = num_threads();
-  // Use whole matrices if that keeps the cores about equally busy.
+  // Pieces are whole matrices if this keeps the cores about equally busy.
   const bool whole = pieces_of(p.batch, cores) * cores * 8 <= p.batch * 9;
   const Division division(p, whole ? 1 : std::min(cores, pieces_of(multiplications, kParallelProduct)));
   const std::int64_t count = p.batch * division.count;

@@ -5,8 +5,8 @@
 
 namespace lockstep::host {
 
-/// Computes one float32 or float64 product on this thread; ignores `batch`. The caller's caller, which divided the
-/// work, must hold a LibraryUse.
+/// Computes one float32 or float64 product on this thread; ignores `batch`. The function that divided the work into
+/// pieces must hold a LibraryUse.
 void matmul_piece(const Matmul& matmul);
 
 }  // namespace lockstep::host

@@ -1,5 +1,5 @@
 // Products of few rows with one matrix that is used repeatedly: the matrix is packed once, in the order in which the
-// products read it. (A BLAS packs it in each call. With 32 rows that costs as much as a part of the product.) The order
+// products read it. (A BLAS packs it in each call, which takes a part of the time of a product of 32 rows.) The order
 // of summation depends only on k, not on the number of rows. Pure functions.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace lockstep::host {
 
 using PanelSource = FactorView<float>;
 
-/// A packed matrix: panels of as many columns as four rows of sums fit the processor's registers; the last panel is
-/// padded with zeros.
+/// A packed matrix in panels. A panel has so many columns that four rows of sums fit the processor's registers; the
+/// last panel is padded with zeros.
 struct Panels {
   const float* data = nullptr;
   std::int64_t k = 0, n = 0;

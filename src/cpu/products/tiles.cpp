@@ -15,7 +15,7 @@ struct VectorOf {
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::Type;
 
-// For few remaining columns, or scaled sums: not inlined, so that every element is rounded by the same instructions.
+// For few remaining columns, or scaled sums. Not inlined, so that the same instructions round every element.
 template <class T>
 [[gnu::noinline]] void finish(const Tile<T>& tile, int rows, const T* sums, std::int64_t sums_row, T* c,
                               const T* before) {
@@ -163,7 +163,7 @@ template <class T, int kLanes, int kVectors>
     return;
   }
   if (n_step == 1 || k_step != 1) return fill(0, k, 0);
-  // Some lines of few columns at a time, because columns may be a power of two apart.
+  // A few lines of a few columns at a time, because the distance between columns may be a power of two.
   const std::int64_t whole_k = k / kSquare * kSquare, whole_columns = columns / kSquare * kSquare;
   if (whole_columns < filled) fill(0, whole_k, whole_columns);
   for (std::int64_t from = 0; from < whole_k; from += kLines)

@@ -40,7 +40,7 @@ struct TileKernels {
   std::int64_t columns;  ///< Per panel.
   std::int64_t lanes;    ///< Per vector.
   void (*multiply)(const Tile<T>& tile, std::int64_t rows);
-  /// Writes one panel, with rows `columns` apart. If the source has fewer columns, zeros fill what multiply reads.
+  /// Writes one panel, with rows `columns` apart. If the source has fewer columns, zeros fill the rest.
   void (*pack)(const FactorView<T>& source, T* to);
 };
 
