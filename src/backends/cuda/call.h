@@ -18,17 +18,17 @@ using IssueMutex = RankedMutex<LockRank::cuda_issue>;
 /// unless the result is success. Clears CUDA's "last error", which a later launch would otherwise report.
 void check(cudaError_t result, const char* api, int device);
 void check(cublasStatus_t result, const char* api, int device);
-/// The same for a call about a card, given by CUDA's number.
+/// Like check(), for a call about a card that is given by CUDA's number.
 void check_card(cudaError_t result, const char* api, int card);
 
 /// Returns true if the queried work has ended. Throws as check() does.
 bool has_ended(cudaError_t query, const char* api, int device);
 
-/// Makes a card current on this thread, and leaves it current: most threads use one card all their life. For calls that
-/// launch, allocate or create. Does not call the driver if the card is current already.
+/// Makes a card current on this thread, and leaves it current, because most threads always use one card. For calls that
+/// launch, allocate or create. Does not call the driver if the card is already current.
 void use_card(int card);
-/// For calls about a stream or an event, which work with any current card: makes this card current if the thread has
-/// never used one. (A thread starts with card 0, which may not be one of ours; a context there would take half a
+/// For calls about a stream or an event, which work with any current card. Makes this card current only if the thread
+/// has never used a card. (A thread starts with card 0; if that card is not ours, a context there would waste half a
 /// gigabyte.)
 void use_some_card(int card);
 

@@ -41,13 +41,13 @@ struct Member {
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
                                                          const CommunicatorOptions& options);
 
-/// For ranks on one card, which NCCL refuses; any other card among them must have peer access to its memory. Sums in
-/// rank order, as the simulated devices do. Throws BackendError.
+/// For ranks on one card, which NCCL refuses. If some ranks are on other cards, these need peer access to its memory.
+/// Sums in rank order, as the simulated devices do. Throws BackendError.
 std::unique_ptr<CudaCommunicator> make_shared_card_communicator(std::vector<Member> members);
 
-/// Work enqueued later on the first stream starts after the work enqueued before on all streams.
+/// Later work on the first stream starts after all work that was enqueued on all streams before.
 void join_streams(std::span<const CollectivePart> parts);
-/// Work enqueued later on any stream starts after the work enqueued before on the first stream.
+/// Later work on any stream starts after all work that was enqueued on the first stream before.
 void fork_streams(std::span<const CollectivePart> parts);
 
 }  // namespace lockstep::gpu

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 /// Copies within a card or between two. Without peer access the driver stages the copy through host memory.
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream);
 
-/// Has read the bytes when it returns. Waits for the stream only if the pinned buffers are all in use.
+/// Returns after it has read the bytes. Waits for the stream only if all pinned buffers are in use.
 void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait);
 
 /// From page-locked memory, by the card's DMA: the bytes are read in stream order.

@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(60);          // for work that may wait for a lost card
-constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each check queries all communicators or cards
+constexpr std::chrono::milliseconds kBetweenLooks(1);  // each check for failures queries all communicators or cards
 
 class CudaBackend final : public Backend {
  public:
@@ -85,9 +85,9 @@ class CudaBackend final : public Backend {
   void wait_until(Query&& ended, Clock::duration patience = {});
 
   const CudaOptions options_;
-  // Orders collectives: they enter the streams of all devices in one order. Until all ranks of a collective are
-  // launched, no other thread may make a call in which CUDA may wait for a card: a launched rank waits on the card for
-  // one that is not launched yet. Such calls allocate or free memory, create streams, load kernels, plan products,
+  // Orders collectives: they enter the streams of all devices in one order. A launched rank waits on its card for ranks
+  // that are not launched yet. So until all ranks of a collective are launched, no other thread may make a call in
+  // which CUDA may wait for a card. Such calls allocate or free memory, create streams, load kernels, plan products,
   // create or destroy communicators, or enable peer access.
   IssueMutex issue_mutex_;
   CudaGraphs graphs_{issue_mutex_};
@@ -118,7 +118,7 @@ CudaBackend::~CudaBackend() {
     for (const auto& stream : device->streams) cudaStreamSynchronize(stream->stream.get());
 }
 
-// If a card has failed for good, every stream of it returns the error.
+// If a card has failed for good, each of its streams returns the error.
 bool CudaBackend::is_lost(int device) noexcept try {
   if (graphs_.is_active()) return false;  // a query would end the capture
   use_some_card(at(device).card);
@@ -155,7 +155,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
   }
 }
 
-// cudaHostAllocPortable: every card may copy from it, whichever is current here.
+// cudaHostAllocPortable: every card may copy from this memory, not only the current one.
 void* CudaBackend::allocate_pinned(std::size_t bytes) {
   int device = 0;
   while (device + 1 < device_count() && is_lost(device)) ++device;
@@ -415,7 +415,7 @@ void CudaBackend::poll_failures() {
     collect_failures();
 }
 
-// Throws the oldest failure not yet reported: the host sees each failure once, whichever stream it synchronizes.
+// Throws the oldest failure not yet reported: the host gets each failure once, from any stream that it waits for.
 void CudaBackend::throw_pending_failure() {
   std::exception_ptr failure;
   {
@@ -428,8 +428,8 @@ void CudaBackend::throw_pending_failure() {
 }
 
 // CUDA reports a failed card only to calls about that card, not to calls about a card that waits for it. Throws if a
-// card has failed whose loss the host had not heard of by `since`; prefers the failure of a collective, if one is
-// known, because its message says more.
+// card has failed and its loss was not reported to the host before `since`. If a collective has failed too, throws that
+// failure, because its message says more.
 void CudaBackend::check_cards(Clock::time_point since) try {
   if (graphs_.is_active()) return;  // querying a stream that is being captured would invalidate the capture
   for (const auto& device : devices_)
@@ -439,9 +439,9 @@ void CudaBackend::check_cards(Clock::time_point since) try {
   throw;
 }
 
-// Waits until `ended`, and checks meanwhile for failed collectives and cards, after which the awaited work may never
-// end. A card whose loss the host had heard of before the wait is ignored, so that work without it goes on; waits
-// longer than kPatience report it again. Cards are checked only after `patience`.
+// Waits until `ended`. Meanwhile checks for failed collectives and cards, since the awaited work may never end after
+// such a failure. If a card's loss was reported to the host before the wait, it is ignored, so that work on other cards
+// goes on; a wait longer than kPatience reports it again. Cards are checked only after `patience`.
 template <class Query>
 void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   constexpr int kSpins = 2000;
@@ -458,7 +458,7 @@ void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   collect_failures();
 }
 
-// With blocking launches the first rank of a collective would wait forever for the second, which is not launched yet.
+// With blocking launches, the launch of a collective's first rank would wait forever for the second rank's launch.
 void refuse_blocking_launches(std::size_t cards) {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (cards < 2 || !blocking || std::string_view(blocking).empty() || std::string_view(blocking) == "0") return;

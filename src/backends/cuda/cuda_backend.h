@@ -1,5 +1,5 @@
-// CUDA GPUs as a Backend. Includes nothing of CUDA: this is all that the registry knows of it. A build without CUDA has
-// the same functions (src/backends/without_cuda.cpp), which find no cards.
+// CUDA GPUs as a Backend. The registry includes only this header, which includes nothing of CUDA. In a build without
+// CUDA the same functions (src/backends/without_cuda.cpp) find no cards.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@ namespace {
 // CUDA's encoding: 13000 is 13.0.
 std::string version(int number) { return text(number / 1000, '.', number % 1000 / 10); }
 
-// Throws if there is a driver older than the toolkit. CUDA returns the same error code as without a driver.
+// Throws if the driver is older than the toolkit. (CUDA's error code is the same as if there were no driver.)
 void refuse_old_driver() {
   int driver = 0, toolkit = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return;

@@ -11,7 +11,7 @@ namespace lockstep::gpu {
 
 class CudaGraphs final : public Graphs {
  public:
-  /// `issue_mutex` is held while a graph is instantiated or launched: it may contain collectives.
+  /// `issue_mutex` is held while a graph is instantiated or launched, because the graph may contain collectives.
   explicit CudaGraphs(IssueMutex& issue_mutex) : issue_mutex_(issue_mutex) {}
 
   void begin_capture(StreamHandle origin) override;

@@ -12,9 +12,9 @@ namespace lockstep::gpu {
 
 class DeviceMemory {
  public:
-  /// `share` bounds the bytes handed out. With `arena_bytes`, all memory is cut from one allocation of that size, at
-  /// most the share, made at the first request: later requests call no cudaMalloc, for which the card would have to
-  /// finish its work.
+  /// `share` bounds the bytes handed out. With `arena_bytes`, the first request allocates that many bytes (at most the
+  /// share), and all memory is cut from this allocation. Later requests do not call cudaMalloc, for which the card
+  /// would have to finish its work.
   DeviceMemory(int device, std::size_t share, std::size_t arena_bytes)
       : device_(device), share_(share), arena_bytes_(std::min(arena_bytes, share)) {}
 

@@ -42,8 +42,8 @@ bool is_supported(cudnnStatus_t result) {
 
 }  // namespace
 
-// Returns true if there is a handle. Without cuDNN, or if cuDNN does not support this card, there is none; a cuDNN that
-// fails is an error.
+// Returns true if there is a handle. There is none without cuDNN, or if cuDNN does not support this card. Throws if
+// cuDNN fails.
 bool FusedPlans::is_ready() {
   if (std::exchange(asked_, true)) return handle_ != nullptr;
   try {
@@ -61,7 +61,7 @@ bool FusedPlans::is_ready() {
   return true;
 }
 
-// Tries the layout of the images first, then the other.
+// Tries the layout of the images first, then the other layout.
 FusedPlans::Entry FusedPlans::make(const Convolution& convolution, const FusedOp& op) {
   const std::scoped_lock issue_lock(issue_mutex_);  // also for destroying a plan, which may unload kernels
   if (entries_.size() >= kMaxEntries) entries_.clear();

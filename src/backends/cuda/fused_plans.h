@@ -21,7 +21,7 @@ class FusedPlans {
 
   /// Returns the bytes of workspace; nullopt if cuDNN cannot be loaded, does not support the card, or has no suitable
   /// engine. The device's card must be current. A non-null data pointer that is not aligned increases the workspace.
-  /// Throws BackendError if cuDNN does not work.
+  /// Throws BackendError if cuDNN fails.
   std::optional<std::size_t> workspace_size(const FusedOp& op);
   /// Enqueues an operation that workspace_size() accepted; the device's card must be current. Repeated runs give the
   /// same bits.

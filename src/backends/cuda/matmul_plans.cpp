@@ -123,8 +123,8 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           std::int64_t(m.activation)};
 }
 
-// Not every kind of product supports every epilogue. In float64, cuBLASLt's GELU is right to ten digits only (measured
-// with 13.0 on an H200).
+// Not every kind of product supports every epilogue. In float64, cuBLASLt's GELU is accurate to only ten digits
+// (measured with 13.0 on an H200).
 MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   const cublasLtEpilogue_t epilogue = epilogue_of(m);
   std::optional<Plan> plan;

@@ -14,7 +14,7 @@
 
 namespace lockstep::gpu {
 
-/// Destroys a cuBLASLt handle by a function of the table. Never throws: the table was filled before.
+/// Destroys a cuBLASLt handle by a function of the table. Never throws, because the table was filled before.
 template <auto destroy>
 struct DestroyCublas {
   void operator()(auto* handle) const noexcept { static_cast<void>((cublas_lt().*destroy)(handle)); }
@@ -31,7 +31,7 @@ class MatmulPlans {
   void run(const Matmul& matmul, cudaStream_t stream);
 
  private:
-  // Everything that the choice of an algorithm depends on: the product without its pointers, but with their alignment.
+  // All that the choice of an algorithm depends on: the product with the alignment of its pointers, not the pointers.
   using Key = std::array<std::int64_t, 20>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;

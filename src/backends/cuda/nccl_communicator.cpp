@@ -1,9 +1,9 @@
 // NCCL for all ranks of this process: one group per operation, one stream per rank. Ranks of other processes are
 // members of the same communicators, which share process 0's ncclUniqueId.
 //
-// Communicators are non-blocking, so that all waits have a limit. An NCCL call that does not finish in time is aborted
-// on all ranks at once; so is an operation that does not end within its limit after this process's ranks have reached
-// it. After a failure the next operation creates new communicators.
+// Communicators are non-blocking, so that all waits have a limit. If an NCCL call does not finish in time, or an
+// operation does not end within its limit after this process's ranks have reached it, it is aborted on all ranks at
+// once. After a failure the next operation creates new communicators.
 //
 // With several processes a failure in one ends all of them, through their common transport, because NCCL does not
 // notice that a process is lost. All limits are then the transport's.
@@ -42,7 +42,7 @@ constexpr seconds kSelfTestLimit(30);
 constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more channels
 constexpr seconds kAbortLimit(5);
 
-// NCCL hands each group to a thread of its own, which is done sooner than a sleep would end: spin first.
+// NCCL gives each group to another thread, which finishes before a sleep would end. So spin first.
 constexpr std::chrono::microseconds kAwake(500);
 
 bool wait_until(milliseconds limit, const std::function<bool()>& done) {
@@ -129,7 +129,7 @@ class NcclCommunicator final : public CudaCommunicator {
       join_streams(call.parts);
       return fork_streams(call.parts);
     }
-    // A captured operation is not watched: the thread that launches the graph waits for it.
+    // A captured operation is not watched, because the thread that launches the graph waits for it.
     const bool is_captured = is_capturing(stream_of(call.parts.front().stream));
     if (!is_captured) watch(call);
     group([&](std::size_t rank) {
@@ -431,7 +431,7 @@ class NcclCommunicator final : public CudaCommunicator {
     throw failure;
   }
 
-  // One rank's abort may wait for the others', so each runs on a thread. A thread that takes too long is abandoned.
+  // One rank's abort may wait for another's, so each runs on its own thread. A thread that takes too long is abandoned.
   void abort_ranks() noexcept {
     ++failures_;
     const std::vector<ncclComm_t> comms = std::exchange(comms_, {});

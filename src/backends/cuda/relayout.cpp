@@ -74,7 +74,7 @@ cudaError_t relayout_as(const Relayout& what, cudaStream_t stream, KernelLoader&
   return cudaLaunchKernelEx(&config, relayout_kernel<T, Index>, walk);
 }
 
-// 32-bit division is several times faster than 64-bit. An index exceeds the last element by one grid at most.
+// 32-bit division is several times faster than 64-bit division. An index exceeds the last element by at most one grid.
 template <class T>
 cudaError_t relayout_of(const Relayout& what, cudaStream_t stream, KernelLoader& loader) {
   if (what.sizes.elements() <= std::numeric_limits<std::int32_t>::max())

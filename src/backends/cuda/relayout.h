@@ -1,5 +1,5 @@
-// Copies a tensor into other strides, and adds a bias to images: work that cuDNN's engines leave to us. The kernels
-// write memory sequentially. Safe from any thread.
+// Copies a tensor into other strides, and adds a bias to images, which cuDNN's engines do not do. The kernels write
+// memory sequentially. Safe from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -14,9 +14,9 @@ class VendorLibrary {
     std::string folder;   ///< Searched if the system's loader finds no library; may be empty.
   };
 
-  /// Uses the copy that this process has already loaded, from wherever; else the one that the system's loader finds
-  /// (the program's run path, LD_LIBRARY_PATH, ldconfig's cache); else the one in the folder. Throws BackendError of
-  /// "dlopen" with the file, the loader's error and what to do.
+  /// Uses, in this order: a copy that this process has already loaded from any place; the copy that the system's loader
+  /// finds (the program's run path, LD_LIBRARY_PATH, ldconfig's cache); the copy in the folder. Throws BackendError of
+  /// "dlopen" with the file, the loader's error and the remedy.
   explicit VendorLibrary(Description description);
 
   /// Points `function` at the library's symbol `name`. Throws BackendError of "dlsym" if there is none.

@@ -1,5 +1,5 @@
-// Tables of the functions of cuBLASLt, cuDNN and NCCL that Lockstep calls. Programs are not linked to these libraries:
-// otherwise each program would load 1.2 GB at its start. To call one more function, add its name.
+// Tables of the functions of cuBLASLt, cuDNN and NCCL that Lockstep calls. Programs are not linked to these libraries,
+// because each program would then load 1.2 GB at its start. To call one more function, add its name.
 #pragma once
 
 #include <cublasLt.h>
@@ -74,8 +74,8 @@ struct Nccl {
 };
 #undef LOCKSTEP_MEMBER
 
-// The first call loads the library, of the headers' major version; any thread. Throws BackendError if it cannot be
-// loaded; the next call then tries again. After a successful call nothing is thrown.
+// The first call, on any thread, loads the library of the headers' major version. Throws BackendError if the library
+// cannot be loaded; the next call then tries again. After one successful call, calls do not throw.
 const CublasLt& cublas_lt();
 const Cudnn& cudnn();
 const Nccl& nccl();

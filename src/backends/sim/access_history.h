@@ -3,7 +3,7 @@
 // Contiguous accesses are in an interval map: disjoint cells of addresses, each with the accesses that cover it. A
 // write leaves one cell with one entry, so the history of a loop stays as small as its working set. Accesses with gaps
 // (a column of a matrix) are in clusters instead: a cluster has accesses whose spans intersect, and each access is in
-// one cluster. In cells, reads of all columns would cut a matrix into as many cells, each with as many entries.
+// one cluster. (In cells, reads of all columns would cut a matrix into many cells with many entries.)
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct PastAccess {
 
 class AccessHistory {
  public:
-  /// Returns an access to the same bytes that is not before `clock`, if one of the two is a write; else null.
+  /// Returns an access to the same bytes that is not before `clock`, if it or the new access is a write; else null.
   const PastAccess* find_conflict(const Region& region, AccessKind kind, const Clock& clock) const;
 
-  /// Adds an access made at `clock`. Drops the accesses that it supersedes, and those before `host`, which all later
-  /// accesses come after. Its conflicts must all be before `clock`.
+  /// Adds an access made at `clock`. Drops the accesses that it supersedes, and those before `host`, because all later
+  /// accesses come after these. All accesses in conflict with it must be before `clock`.
   void remember(const PastAccess& access, const Clock& clock, const Clock& host);
 
   /// Drops all accesses to these bytes.

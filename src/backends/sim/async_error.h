@@ -20,16 +20,16 @@ class AsyncError {
   AsyncError(std::exception_ptr error, const char* op, const std::string& device,
              std::vector<std::shared_ptr<AsyncError>> causes = {});
 
-  /// Work of a stream that holds this error has waited for work that failed with `other`: the host gets both at once.
-  /// Without memory for that, `other` is reported separately.
+  /// Called when work of a stream that holds this error has waited for work that failed with `other`. The host then
+  /// gets both at once. If there is no memory for this, `other` is reported separately.
   void join(const std::shared_ptr<AsyncError>& other) noexcept;
 
-  /// Clears and throws this error; the joined errors are cleared, too, and attached. (An exception that is no Error
-  /// cannot hold them; then they stay uncleared.)
+  /// Clears and throws this error. The joined errors are cleared too, and attached. (If the exception is not an Error,
+  /// it cannot hold them, and they are not cleared.)
   [[noreturn]] void clear_and_throw();
 
-  /// Throws the error itself the first time, and a new one with the same message after that: exceptions are extended
-  /// while they propagate, so two threads must not hold the same one.
+  /// Throws the error itself the first time, and later a new error with the same message. (Context is added to
+  /// exceptions while they propagate, so two threads must not hold the same exception.)
   [[noreturn]] void rethrow();
 
   /// A new exception with the same type and message, for an error that this one causes.

@@ -7,8 +7,8 @@
 
 namespace lockstep::sim {
 
-/// Exact for one matrix, and for batches that are adjacent, evenly spaced and dense, or side by side. A batch of
-/// another layout has one access per matrix, or, with many matrices, their spans.
+/// Exact for one matrix, and for batches whose matrices are adjacent, evenly spaced and dense, or side by side. A batch
+/// of another layout has one access for each matrix, or, if there are many, for each matrix's span.
 std::vector<MemoryAccess> accesses_of(const Matmul& matmul);
 
 }  // namespace lockstep::sim

@@ -22,8 +22,8 @@ using Mutex = RankedMutex<LockRank::transport>;
 using Clock = std::chrono::steady_clock;
 
 // One direction of a channel between two processes: sent messages that are not received yet, and waiting receives, both
-// in order. Each receive has its own condition variable: with many threads on few cores, a shared one would wake most
-// of them in vain.
+// in order. Each receive has its own condition variable, because a shared one would wake most threads in vain if there
+// are many threads on few cores.
 struct Lane {
   struct Waiting {
     void* data;

@@ -1,5 +1,5 @@
-// Happens-before over declared accesses, with vector clocks. It runs when work is enqueued: the order of work follows
-// from streams and events alone, so it finds races that timing does not show. The caller guards it with a lock.
+// Happens-before over declared accesses, with vector clocks. Runs when work is enqueued: order depends on streams and
+// events alone, so races are found that timing does not show. The caller guards the checker with a lock.
 //
 // All threads of the host share one clock: work that one thread has waited for counts as done for all threads.
 #pragma once
@@ -26,8 +26,8 @@ class RaceChecker {
     std::vector<MemoryAccess> accesses;
     std::vector<std::size_t> senders;  ///< The ranks whose data arrive in this rank's memory.
   };
-  /// The same for an operation of several streams at once. Each rank's memory is used on its stream. A rank is ordered
-  /// only after the ranks whose data it received: after the earlier work of their streams.
+  /// Like access(), for an operation of several streams. Each rank's memory is used on the rank's stream. A rank is
+  /// ordered only after the ranks whose data it received, that is after the earlier work of their streams.
   void access_together(const char* op, std::span<const RankAccesses> ranks);
 
   /// The clock of an event recorded on the stream now.
@@ -45,7 +45,7 @@ class RaceChecker {
   bool forget(const char* op, const Region& region, Unfinished& unfinished);
   /// Checks a write of the host. Throws RaceError if an access to the memory is not known to have ended.
   void host_writes(const Region& region) const;
-  /// The accesses to this memory before `clock` have ended. This says nothing about other memory.
+  /// Notes that the accesses to this memory before `clock` have ended. This does not order accesses to other memory.
   void forget_before(const Clock& clock, const Region& region) { history_.forget_before(clock, region); }
 
   std::size_t history_size() const noexcept { return history_.size(); }

@@ -14,8 +14,8 @@ inline bool is_empty(const Region& region) noexcept { return region.rows == 0 ||
 /// Returns the same bytes, as a single row if the rows are adjacent or overlap each other.
 Region normalized(const Region& region) noexcept;
 
-/// Returns true if two normalized regions share a byte. Exact if their pitches agree, if one of them is a single row,
-/// or if one has at most kExactRows rows; for all other regions, true if their spans overlap.
+/// Returns true if two normalized regions share a byte. The test is exact if their pitches agree, if one of them is a
+/// single row, or if one has at most kExactRows rows. For all other regions, returns true if their spans overlap.
 bool overlaps(const Region& a, const Region& b) noexcept;
 inline constexpr std::size_t kExactRows = 1024;
 

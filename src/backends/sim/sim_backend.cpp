@@ -24,8 +24,8 @@ const SimulationOptions& checked(const SimulationOptions& options) {
   return options;
 }
 
-// How long a waiting thread polls before it sleeps. Streams that cooperate wait often, mostly for less than one or two
-// matrix products, and waking up takes long. But if devices share cores, polling takes the core from another device.
+// How long a waiting thread polls before it sleeps. Cooperating streams often wait, mostly for less than two matrix
+// products, and waking a thread takes long. But if devices share cores, polling takes the core from another device.
 std::chrono::microseconds time_awake(int devices) {
   const bool a_core_each = unsigned(devices) <= std::thread::hardware_concurrency();
   return std::chrono::microseconds(a_core_each ? 4000 : 0);
@@ -65,7 +65,7 @@ void* SimBackend::allocate(int device, std::size_t bytes) {
   refuse_allocation(device);
 }
 
-// Throws the loss, and clears it, so that the host does not get it twice.
+// Throws the error of the device's loss, and clears the error, so that the host does not get it twice.
 void SimBackend::refuse_allocation(int device) {
   let_all_through();
   const std::scoped_lock lock(mutex_);
@@ -84,8 +84,8 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
     }
     moments = everything();
   }
-  // Like cudaFree, this orders the host only after its own device. It also waits for the other devices, so that a
-  // program that relied on more does not touch freed memory for real: such a program gets the RaceError below instead.
+  // Like cudaFree, this orders the host only after the device's own work. It also waits for the other devices, so that
+  // a program that relies on a stronger order does not really access freed memory: it gets the RaceError below.
   for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
   {
     const std::scoped_lock lock(mutex_);
@@ -96,7 +96,7 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   sim::SimMemory::release(memory);
 }
 
-// Call it with the lock held. Work that may still use the freed memory is a race.
+// Call this with the lock held. If work may still use the freed memory, this is a race.
 void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcept {
   sim::RaceChecker::Unfinished unfinished;
   if (options_.check_races && races_.forget(op, {memory, bytes, 1, 0}, unfinished))
@@ -109,8 +109,8 @@ void* SimBackend::allocate_pinned(std::size_t bytes) {
   return memory_.allocate_pinned(bytes);
 }
 
-// This orders the host after nothing. It waits for all work, so that a program that relied on more does not touch freed
-// memory for real: such a program gets the RaceError instead.
+// This does not order the host after any work. It waits for all work, so that a program that relies on an order does
+// not really access freed memory: it gets the RaceError instead.
 void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {
   std::vector<Moment> moments;
   {
@@ -228,7 +228,7 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
 }
 
-// Does not report errors: query_event() is called by threads that could not handle them.
+// Does not report errors, because the threads that call query_event() could not handle them.
 bool SimBackend::query_event(EventHandle event) {
   graphs_.refuse("a query whether work has ended", event);
   Moment moment;
@@ -242,8 +242,8 @@ bool SimBackend::query_event(EventHandle event) {
   return true;
 }
 
-// Does not advance the host's clock: otherwise an allocation that happened to find an event completed would hide a
-// forgotten wait for other work of that stream.
+// Does not advance the host's clock. If it did, an allocation that happens to find an event completed would hide that
+// the program forgot to wait for other work of that stream.
 bool SimBackend::query_use(EventHandle event, void* memory, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   const Moment& moment = moment_of(event);
@@ -336,8 +336,8 @@ void SimBackend::reach(const Moment& moment) {
   if (const std::shared_ptr<AsyncError> error = wait_for(moment)) clear_and_throw(*error);
 }
 
-// Lets all work enqueued so far end first: work that depends on the failed work must be skipped, not run after the
-// error is cleared.
+// First waits for all work enqueued so far, because work that depends on the failed work must be skipped, not run after
+// the error is cleared.
 void SimBackend::clear_and_throw(AsyncError& error) {
   let_all_through();
   error.clear_and_throw();

@@ -114,7 +114,7 @@ void SimCollective::wait_while(Phase phase) const {
   phase_.wait(phase);
 }
 
-// Call it with the lock held. A single piece is mostly done by the last rank to arrive: sleeping ranks are not woken.
+// Call this with the lock held. The last rank to arrive usually does a single piece, so sleeping ranks are not woken.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
   if (error_ && processes_)
@@ -194,7 +194,7 @@ std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& re
                                       std::move(causes));
 }
 
-// Runs on a worker. Without memory for an error of its own, the collective fails with that of the first failed rank.
+// Runs on a worker. If there is no memory for a new error, the collective fails with the first failed rank's error.
 std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept {
   try {
     return error_of_ranks();
@@ -203,7 +203,7 @@ std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept 
   }
 }
 
-// The error names the first failed rank. All ranks' errors are attached, and reported with it.
+// The error names the first failed rank. The errors of all ranks are attached to it and reported with it.
 std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
   std::vector<std::shared_ptr<AsyncError>> causes;
   std::size_t failed = 0;

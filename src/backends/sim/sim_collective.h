@@ -1,7 +1,7 @@
 // A collective among simulated streams: the workers of all ranks' streams meet here and share the work.
 //
-// The tasks of one collective enter all its streams under one lock. Any two collectives therefore have the same order
-// on every stream that they share, and waits refer to earlier work, so every wait here ends.
+// The tasks of one collective enter all its streams under one lock. Therefore any two collectives have the same order
+// on every stream that they share. Since waits refer only to earlier work, every wait here ends.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class SimCollective {
   SimCollective(const CollectiveCall& call, std::chrono::microseconds awake,
                 std::unique_ptr<host::ProcessCollective> processes = nullptr);
 
-  /// Called before anything is enqueued: the operation will fail on all ranks with this error of one rank.
+  /// Called before anything is enqueued. The operation will then fail on all ranks with this error of one rank.
   void fail(std::shared_ptr<AsyncError> error) {
     const std::scoped_lock lock(mutex_);  // abort() may already know this operation
     error_ = std::move(error);
@@ -38,10 +38,10 @@ class SimCollective {
 
   /// Called by the worker of the rank's stream. Waits for the other ranks, does a share of the work, and returns when
   /// all work is done. `earlier` is the stream's earlier error; it fails the operation on all ranks. Returns the
-  /// stream's error from then on. Throws std::bad_alloc if there was no memory for one.
+  /// stream's error after the operation. Throws std::bad_alloc if there is no memory for an error.
   std::shared_ptr<AsyncError> run(int rank, std::shared_ptr<AsyncError> earlier);
 
-  /// Fails on all ranks: at once if a rank has not arrived yet, else after the current pieces.
+  /// Fails the operation on all ranks: at once if a rank has not arrived yet, else after the current pieces.
   void abort() noexcept;
 
   /// Makes a CollectiveError of this operation. Reporting it also reports `causes`.
@@ -72,7 +72,7 @@ class SimCollective {
 
   const std::unique_ptr<host::ProcessCollective> processes_;  // if set, the work is one piece
 
-  // The work, in pieces that any worker may take; the result does not depend on which worker does.
+  // The work, in pieces that any worker may take. The result does not depend on which worker takes which piece.
   std::vector<host::RankReduction> reductions_;
   std::vector<std::size_t> first_piece_;  // by reduction
   std::size_t pieces_ = 0;

@@ -31,7 +31,7 @@ std::uint64_t SimBackend::communicator_failures(CommunicatorHandle handle) const
   return static_cast<const SimCommunicator*>(handle)->failures();
 }
 
-// The graph copies the call's arrays, which no longer exist at a replay.
+// The graph copies the call's arrays, because the originals do not exist any more at a replay.
 bool SimBackend::capture_collective(CommunicatorHandle handle, const CollectiveCall& call) {
   const StreamHandle stream = call.parts.front().stream;
   if (!graphs_.is_capturing(stream)) return false;

@@ -25,7 +25,7 @@ class SimGraphs final : public Graphs {
   void launch(StreamHandle origin, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  // For the backend. Each returns false if the stream is not captured, and the work must be done now.
+  // For the backend. Each returns false if the stream is not captured; the backend then does the work now.
   /// `call` repeats the call. All streams of the call are streams of one capture.
   template <class Call>
   bool capture(StreamHandle stream, const Call& call) {

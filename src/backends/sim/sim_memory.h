@@ -35,8 +35,8 @@ class SimMemory {
   bool disown(int device, void* memory);
   static void release(void* memory) noexcept;
 
-  /// Throws BackendError, naming `op` and the bytes' real location, unless the region is within one live allocation of
-  /// `device`; for kHost, within page-locked memory or outside all allocations.
+  /// Throws a BackendError that names `op` and the bytes' real location, unless the region is within one live
+  /// allocation of `device`. For kHost the region must be within page-locked memory or outside all allocations.
   void expect(const char* op, int device, const Region& region, AccessKind kind) const;
   /// Throws BackendError unless the region is within page-locked memory.
   void expect_pinned(const char* op, const Region& region) const;

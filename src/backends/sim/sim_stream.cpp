@@ -19,8 +19,8 @@ namespace {
 
 constexpr KernelContext kSerial = {};
 constexpr int kPoison = 0xff;  // a NaN in every floating type
-// How often a worker without a task yields before it sleeps. If devices share cores, the other threads mostly bring it
-// a task, and waking it up would take longer than that task.
+// How often a worker without a task yields before it sleeps. If devices share cores, another thread usually enqueues a
+// task meanwhile, and waking the worker would take longer than that task.
 constexpr int kTurns = 2;
 
 std::minstd_rand engine(std::uint64_t seed, int device, int id) {
@@ -178,8 +178,8 @@ void SimStream::work() {
 }
 
 // Runs the task, or skips it after an earlier error of the stream. Waits are not skipped, so that work enqueued while
-// the host clears an error is still ordered; nor are collectives, which fail on the other ranks, too. Returns the
-// stream's error from then on.
+// the host clears an error is still ordered. Collectives are not skipped, because they must fail on the other ranks
+// too. Returns the stream's error after the task.
 std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncError> earlier) {
   if (!earlier) hold_back();
   if (const auto* wait = std::get_if<WaitTask>(&task.work)) {
@@ -204,7 +204,7 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
   return nullptr;
 }
 
-// Falls back to the spare error, because there may be no memory.
+// Falls back to the spare error if there is no memory.
 std::shared_ptr<AsyncError> SimStream::make_error(std::exception_ptr failure, const Task& task) noexcept {
   try {
     if (task.replica) failure = detail::with_context(failure, text("in replica ", *task.replica, " on ", device_name));

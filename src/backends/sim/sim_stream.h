@@ -59,8 +59,8 @@ struct Task {
   const char* op = "";  // a string literal
   std::variant<KernelTask, CopyTask, PoisonTask, Matmul, std::unique_ptr<FusedTask>, WaitTask, CollectiveTask, FailTask>
       work;
-  /// Receives the stream's error after this task, before the task counts as ended; null if the task ran. Keeps an error
-  /// that was reported to another thread and cleared.
+  /// Receives the stream's error after this task (null if the task ran), before the task counts as ended. The error is
+  /// kept even if another thread has reported and cleared it.
   std::shared_ptr<AsyncError>* failure = nullptr;
   EnqueueMark mark = {};
   std::optional<std::size_t> replica = {};  // the replica that pushed it
@@ -73,8 +73,8 @@ class SimStream {
     int max_delay_us = 0;
     std::chrono::microseconds awake{0};  ///< How long a wait polls before it sleeps.
   };
-  /// `index` is its number among all streams of the backend. Throws BackendError if no worker thread can be started:
-  /// better here than at the first task, which often must not throw.
+  /// `index`: the stream's number among all streams of the backend. Throws BackendError if the worker thread cannot be
+  /// started. (It is started here because the first task often must not throw.)
   SimStream(int device, int id, int index, Timing timing);
   ~SimStream();  ///< Runs the queued tasks, then joins.
   SimStream(const SimStream&) = delete;
@@ -88,7 +88,7 @@ class SimStream {
 
   void push(Task task);
   /// Waits while more is queued than hardware would accept: kMaxTasks tasks, or kMaxStagedBytes bytes from the host.
-  /// Call it before the task is made, and with no lock held.
+  /// Call this before the task is made, without holding a lock.
   void wait_for_room(std::size_t staged_bytes = 0);
   /// The task pushed last holds `bytes` bytes from the host.
   void count_staged_bytes(std::size_t bytes);

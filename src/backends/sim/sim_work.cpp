@@ -64,7 +64,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     task.copy.from = task.staged.get();
     task.copy.from_pitch = copy.row_bytes;
   }
-  // The worker uses it until the copy has ended, as it uses the host memory: nothing may throw in between.
+  // The worker uses this variable and the host memory until the copy has ended, so nothing may throw before that.
   std::shared_ptr<AsyncError> failure;
   Moment done;
   {
@@ -136,7 +136,7 @@ void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
   stream.push(std::move(task));
 }
 
-// All work that fails because a device is lost shares one error until the host gets it: reporting it once is enough.
+// All work that fails because a device is lost shares one error until the host gets it, so that it is reported once.
 std::shared_ptr<AsyncError> SimBackend::loss_of(int device, const char* op) {
   std::shared_ptr<AsyncError>& loss = losses_[std::size_t(device)];
   if (!loss || loss->is_cleared()) {

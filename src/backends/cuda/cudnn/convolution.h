@@ -43,12 +43,12 @@ struct Convolution {
 };
 
 /// Returns nullopt if op is not a convolution, its dtypes differ or cuDNN does not support them, or a tensor is empty.
-/// The layout is channels-last if an image is. Non-null data pointers must be aligned for in_place.
+/// The layout is channels-last if an image is. in_place requires that non-null data pointers are aligned.
 std::optional<Convolution> describe_convolution(const FusedOp& op);
 /// The same convolution in the given layout.
 Convolution in_layout(Convolution convolution, const FusedOp& op, bool channels_last);
 
-/// Returns the graph for it; nullopt if cuDNN does not support it.
+/// Returns the graph of the convolution, or nullopt if cuDNN does not support it.
 std::optional<CudnnGraph> make_convolution_graph(const Convolution& convolution, cudnnHandle_t handle, int device);
 
 }  // namespace lockstep::gpu

@@ -1,5 +1,5 @@
-// Owned cuDNN backend descriptors: created, filled with attributes, finalized, then read. They and their execution are
-// all of cuDNN's graph API. Not thread-safe.
+// Owned cuDNN backend descriptors: created, filled with attributes, finalized, then read. cuDNN's graph API consists of
+// these descriptors and their execution. Not thread-safe.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -19,7 +19,7 @@ namespace lockstep::gpu {
 /// success.
 void check(cudnnStatus_t result, const char* api, int device);
 
-/// Destroys a cuDNN handle by a function of the table. Never throws: the table was filled before.
+/// Destroys a cuDNN handle by a function of the table. Never throws, because the table was filled before.
 template <auto destroy>
 struct DestroyCudnn {
   void operator()(auto* handle) const noexcept { static_cast<void>((cudnn().*destroy)(handle)); }

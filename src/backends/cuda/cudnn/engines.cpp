@@ -6,7 +6,7 @@ namespace lockstep::gpu {
 namespace {
 
 constexpr std::int64_t kMaxWorkspace = std::int64_t(1) << 30;
-// Deprecated now that graphs need no handle, but older versions of cuDNN 9 require it.
+// Deprecated, because graphs need no handle any more; but older versions of cuDNN 9 require it.
 constexpr cudnnBackendAttributeName_t kHandleOfGraph = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
 constexpr cudnnBackendAttributeName_t kHandleOfPlan = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
 

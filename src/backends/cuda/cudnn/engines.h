@@ -10,8 +10,8 @@
 
 namespace lockstep::gpu {
 
-/// The target for which engines are chosen and compiled: the current card of a handle; or a described card, which need
-/// not be present (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
+/// The target for which engines are chosen and compiled: the current card of a handle, or a card that is only described
+/// and need not be present (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
 struct EngineTarget {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* properties = nullptr;
@@ -41,9 +41,9 @@ struct CudnnPlan {
 /// may be null if properties describe the card.
 std::optional<CudnnGraph> make_graph(std::vector<CudnnDescriptor> parts, cudnnHandle_t handle, int device);
 
-/// Returns the first engine in cuDNN's order that keeps the rules and can be finalized, or nullopt. Refused are engines
-/// that cuDNN calls nondeterministic, that accumulate in less than the compute type, that need more than 1 GiB of
-/// workspace, and, for float32 without TF32, that round its factors.
+/// Returns the first engine in cuDNN's order that keeps the rules and can be finalized, or nullopt. The rules exclude
+/// engines that cuDNN calls nondeterministic, that accumulate with less precision than the compute type, that need more
+/// than 1 GiB of workspace, or that, for float32 without TF32, round the factors.
 std::optional<CudnnPlan> find_plan(CudnnGraph graph, const EngineTarget& target, const EngineRules& rules, int device);
 
 }  // namespace lockstep::gpu
