@@ -62,8 +62,8 @@ class Accumulate final : public Node {
                              ": the leaf was moved or converted after forward; run forward again"));
   }
 
-  // Returns a copy if there are other references to the gradient (beyond `handles`) or its storage, or if it is an
-  // expanded view or a small part of a large array; else the gradient itself.
+  // Returns a copy if there are other references to the gradient (beyond `handles`) or its storage, or if the gradient
+  // is an expanded view or a small part of a large array. Else returns the gradient itself.
   static Tensor kept(const Tensor& gradient, std::uint32_t handles) {
     const TensorImpl& impl = *gradient.impl();
     const bool own = impl.references == handles && impl.storage->references == 1 && impl.contiguous &&

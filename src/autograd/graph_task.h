@@ -2,9 +2,9 @@
 // thread drains the queue of the first root's device, which also has the nodes of the CPU; the device threads drain the
 // other queues.
 //
-// Gradients that reach a node are added in the order of their producers, device after device, whatever the timing of
-// the queues, so that two runs give the same bits. Sequence numbers order only producers of one device: replicas record
-// operations concurrently, so across devices the numbers depend on timing.
+// Gradients that reach a node are added in the order of their producers, device after device. The timing of the queues
+// does not change this order, so two runs give the same bits. Sequence numbers order only producers of one device:
+// replicas record operations concurrently, so across devices the numbers depend on timing.
 #pragma once
 
 #include <array>

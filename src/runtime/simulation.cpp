@@ -31,7 +31,7 @@ struct SimulatedDevices::State {
 
 namespace {
 
-// Prints errors that the scope's owner would otherwise never see.
+// Prints errors that no call has thrown to the scope's owner.
 void report(const std::vector<std::exception_ptr>& errors) {
   for (const std::exception_ptr& error : errors) {
     try {

@@ -80,7 +80,7 @@ class LOCKSTEP_API HookHandle {
 /// processes. (Therefore a backward with such a hook sums even under no_sync().) All processes must add the same hooks.
 /// Throws AutogradError if the tensor does not require a gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
-/// The same for a hook that returns nothing.
+/// register_hook() for a hook that returns nothing.
 template <std::invocable<const Tensor&> Hook>
 requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle register_hook(const Tensor& tensor,
                                                                                              Hook hook) {

@@ -176,7 +176,7 @@ class EpochLoop {
   const std::shared_ptr<DeviceCopies> copies_;
   const std::shared_ptr<Work> work_;
   std::int64_t next_;       // the next batch to make or take
-  std::int64_t delivered_;  // batches that the loop has got, and those that a resumed one skips
+  std::int64_t delivered_;  // batches that the loop has got or, after a resume, skips
   std::optional<Batch> batch_;
   std::optional<Ahead> ahead_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the other members

@@ -81,7 +81,7 @@ struct DistributedSamplerOptions {
   int rank = 0;  ///< This process's rank.
   int world = 1;
   bool shuffle = true;     ///< A new order in each epoch.
-  std::uint64_t seed = 0;  ///< The same on every rank.
+  std::uint64_t seed = 0;  ///< Must be equal on every rank.
   bool drop_last = false;  ///< Drop the last samples instead of repeating the first ones.
 };
 

@@ -41,7 +41,7 @@ decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
   }
 }
 
-/// The same for every dtype except bool.
+/// Like visit_floating(), for every dtype except bool.
 template <class Visitor>
 decltype(auto) visit_numeric(const char* op, DType dtype, Visitor&& visitor) {
   switch (dtype) {
@@ -53,7 +53,7 @@ decltype(auto) visit_numeric(const char* op, DType dtype, Visitor&& visitor) {
   }
 }
 
-/// The same for every dtype.
+/// Like visit_floating(), for every dtype.
 template <class Visitor>
 decltype(auto) visit_all(DType dtype, Visitor&& visitor) {
   if (dtype == kBool) return visitor.template operator()<bool>();

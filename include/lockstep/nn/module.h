@@ -70,10 +70,10 @@ class LOCKSTEP_API ModuleBase {
   /// This module and all below it, in the order of visit(). The pointers are valid as long as this module lives and is
   /// not moved. This module's name is empty.
   std::vector<ModuleBase*> modules();
-  std::vector<NamedModule> named_modules();  ///< The same with names, such as body.0.
+  std::vector<NamedModule> named_modules();  ///< modules() with names, such as body.0.
   /// The modules that this one holds directly, in containers too.
   std::vector<ModuleBase*> children();
-  std::vector<NamedModule> named_children();  ///< The same with names.
+  std::vector<NamedModule> named_children();  ///< children() with names.
   /// Calls the function for each module below, then for this one.
   void apply(const std::function<void(ModuleBase&)>& function);
   /// This module as its own type, or null if it has another type.

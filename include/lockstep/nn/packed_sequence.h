@@ -65,16 +65,16 @@ LOCKSTEP_API std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vect
                                                 bool batch_first = false);
 LOCKSTEP_API std::vector<Tensor> unpack_sequence(const PackedSequence& packed);  ///< From packed sequences.
 
-/// The same for an initializer list.
+/// pack_sequence() for an initializer list.
 inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, bool enforce_sorted = true) {
   return pack_sequence(std::span(sequences.begin(), sequences.size()), enforce_sorted);
 }
-/// The same for an initializer list.
+/// pad_sequence() for an initializer list.
 inline Tensor pad_sequence(std::initializer_list<Tensor> sequences, const PadOptions& options = {}) {
   return pad_sequence(std::span(sequences.begin(), sequences.size()), options);
 }
 
-/// The same with PyTorch's positional arguments.
+/// pad_sequence() with PyTorch's positional arguments.
 template <class Sequences>
 requires std::constructible_from < std::span<const Tensor>,
 const Sequences& > Tensor pad_sequence(const Sequences& sequences, bool batch_first, double padding_value = 0) {

@@ -62,7 +62,7 @@ class LOCKSTEP_API Parameter : public State {
 enum class BufferSync : std::uint8_t {
   primary,  ///< All get the value of the first process's primary; changes in other replicas are lost.
   mean,     ///< All get the mean over the replicas that changed it and had rows. Floating dtypes only.
-  equal,    ///< All replicas that changed it have computed the same. The others copy it from the first that did.
+  equal,    ///< All replicas that changed it have computed equal values. The others copy the first of these.
 };
 
 struct BufferOptions {

@@ -43,7 +43,7 @@ struct RotaryOptions {
 /// Rotates pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [...,
 /// length, features], with an even number of features; positions: integers or x's dtype, broadcast to [..., length].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options = {});
-/// The same with given cosines and sines of the angles, of x's dtype; they broadcast to [..., length, features / 2].
+/// With given cosines and sines of the angles, of x's dtype, which broadcast to [..., length, features / 2].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& sines,
                                      RotaryPairs pairs = RotaryPairs::halves);
 

@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// A part of a sum: gather() adds the parts of replicas, whatever GatherOptions::how is.
+/// A part of a sum: gather() adds the parts of replicas for every value of GatherOptions::how.
 class Addend : public Tensor {
  public:
   Addend() = default;

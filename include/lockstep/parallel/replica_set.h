@@ -24,13 +24,13 @@
 
 namespace lockstep::detail {
 
-struct DataParallelMark {};  // a base by which a DataParallel is recognized, whatever its module
+struct DataParallelMark {};  // a base by which a DataParallel of any module is recognized
 
 /// The devices to run on. Throws InvalidArgument for a device that does not exist or is given twice, BackendError for a
 /// lost one.
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
-/// Moves a module that is wholly on the CPU to `device`; otherwise throws unless all of it is on `device`. Refuses lazy
-/// parameters and a DataParallel inside.
+/// Moves a module that is wholly on the CPU to `device`. Throws if any other module is not wholly on `device`, and for
+/// lazy parameters and a DataParallel inside.
 LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device);
 /// Throws InvalidArgument for a device that does not exist.
 LOCKSTEP_API void check_output_device(Device device);

@@ -21,7 +21,7 @@ namespace lockstep {
 enum class TraceKind : std::uint8_t {
   kernel,            ///< A launch, a matrix product, or a fused operation.
   copy_from_host,    ///< To a device, from the host.
-  copy_from_pinned,  ///< The same, from page-locked memory: Tensor::pin_memory().
+  copy_from_pinned,  ///< To a device, from page-locked memory: Tensor::pin_memory().
   copy_to_host,
   copy_within,   ///< From a device to itself; all copies on the CPU.
   copy_between,  ///< From one device to another.

@@ -38,12 +38,12 @@ template <class T>
 std::int64_t kept_as_int64(T value);
 }  // namespace detail
 template <std::integral T>
-Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The same for an integer or a bool.
+Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< For an integer or a bool.
   if (!options.dtype) options.dtype = std::same_as<T, bool> ? kBool : kInt64;
   return detail::full_of_integers(sizes, detail::kept_as_int64(value), options);
 }
 
-/// start, start + step, ... before stop: int64 unless the options or a fractional argument say otherwise.
+/// start, start + step, ... before stop. int64, unless the options give another dtype or an argument is fractional.
 /// Throws InvalidArgument when step does not lead from start to stop.
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
@@ -136,13 +136,13 @@ requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& opt
   }
 }
 
-/// The same for a list.
+/// tensor() of a list.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
 }
 
-/// The same for a list of lists. Throws ShapeError for rows of different lengths.
+/// tensor() of a list of lists. Throws ShapeError for rows of different lengths.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
                                                const TensorOptions& options = {}) {
@@ -155,13 +155,13 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
   return detail::from_values(all, {std::int64_t(rows.size()), std::int64_t(columns)}, options);
 }
 
-/// The same for a vector.
+/// tensor() of a vector.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);
 }
 
-/// The same for an array.
+/// tensor() of an array.
 template <class T, std::size_t kSize>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::array<T, kSize>& values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values.begin(), values.end()), {std::int64_t(kSize)}, options);

@@ -64,7 +64,7 @@ LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int6
 
 /// Fills a floating tensor with numbers uniform in [low, high). Not recorded for backward.
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
-/// The same with normal numbers.
+/// Fills a floating tensor with normal numbers. Not recorded for backward.
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
 
 // The same functions with one option.

@@ -246,7 +246,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// As register_hook() of lockstep/autograd/autograd.h, which must be included: calls `hook` with this tensor's
   /// gradient when backward has computed it; a defined result replaces the gradient.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
-  /// The same for a hook that returns nothing.
+  /// register_hook() for a hook that returns nothing.
   template <std::invocable<const Tensor&> Hook>
   requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle register_hook(Hook hook)
   const;

@@ -1,5 +1,5 @@
-// Batches: a handle to any loader, whatever its type, for the training loop: its batches, epoch after epoch, and its
-// state.
+// Batches: a handle to a loader of any type, for the training loop. It has the loader's batches, epoch after epoch, and
+// its state.
 #pragma once
 
 #include <concepts>

@@ -53,7 +53,7 @@ class LOCKSTEP_API Monitor {
 
 struct EarlyStoppingOptions {
   std::string monitor = "validation_loss";  ///< A column of the history.
-  double min_delta = 0;                     ///< A change of at most this is no improvement.
+  double min_delta = 0;                     ///< A change of at most this is not an improvement.
   std::int64_t patience = 3;                ///< Stops after this many epochs in a row without improvement.
   /// Which values are better. Required for metrics that are neither losses nor known to metric_by_name().
   std::optional<Choice<MetricMode>> mode = {};

@@ -15,7 +15,7 @@ namespace lockstep::gpu {
 using IssueMutex = RankedMutex<LockRank::cuda_issue>;
 
 /// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
-/// unless the result is success. Clears CUDA's "last error", which a later launch would otherwise report.
+/// unless the result is success. Clears CUDA's "last error", so that no later launch reports it.
 void check(cudaError_t result, const char* api, int device);
 void check(cublasStatus_t result, const char* api, int device);
 /// Like check(), for a call about a card that is given by CUDA's number.

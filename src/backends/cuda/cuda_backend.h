@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The driver's answer. A machine without a driver has no cards, which is no error.
+/// The driver's answer. A machine without a driver has no cards; that is not an error.
 struct CudaCards {
   int count = 0;
   int code = 0;      ///< CUDA's code if there are none: 34, 35 or 100; 0 if the reason is not CUDA's.

@@ -12,7 +12,7 @@
 namespace lockstep::gpu {
 
 /// to[i] = from[i] (+ bias[i's second index]), for up to five dimensions. `from` and `to` may be the same memory with
-/// the same strides; otherwise they must not overlap. Strides in elements; those of `from` may be 0.
+/// the same strides; other overlaps are not allowed. Strides are in elements; strides of `from` may be 0.
 struct Relayout {
   const void* from = nullptr;
   void* to = nullptr;

@@ -183,7 +183,7 @@ void SimCollective::abort() noexcept {
   } catch (...) {
     has_no_memory_ = true;
   }
-  if (missing != here_.end()) end_work();  // else the last working rank ends it
+  if (missing != here_.end()) end_work();  // if all are here, the last working rank ends it
 }
 
 std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& reason, std::exception_ptr cause,

@@ -99,7 +99,7 @@ void SimStream::push(Task task) {
     queue_.push_back(std::move(task));
     pushed_.fetch_add(1, std::memory_order_release);
   }
-  task_pushed_.notify_one();  // without the lock: otherwise the worker would wake up and wait for it
+  task_pushed_.notify_one();  // without the lock, or the worker would wake up and wait for it
 }
 
 std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_order_acquire); }

@@ -1,7 +1,7 @@
 // The weight gradient of a convolution with a one-element window: a matrix product over pixels. Safe from any thread.
 //
-// oneDNN's primitives for this product (jit_1x1) are not used. Up to 3.12, that for AVX2 writes beyond the scratchpad
-// that it requests if the stride leaves rows behind the last window and the channels are no multiple of 8.
+// oneDNN's primitives for this product (jit_1x1) are not used. Up to 3.12, the one for AVX2 writes beyond its
+// scratchpad if the stride leaves rows behind the last window and the channels are not a multiple of 8.
 #pragma once
 
 #include <array>

@@ -28,7 +28,7 @@ class ControlChannel {
   /// Pings all peers. If datagrams reach all peers, MPI is not used any more, because it might send to a peer that has
   /// died.
   void ping();
-  /// The same, without MPI even if datagrams do not reach all peers.
+  /// Pings like ping(), but never uses MPI, even if datagrams do not reach all peers.
   void ping_without_mpi();
   bool avoids_mpi() const noexcept { return avoids_mpi_; }
   /// Returns the peers that have not left and have not answered the last ping.

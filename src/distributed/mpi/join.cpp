@@ -72,7 +72,7 @@ void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
   });
 }
 
-// Starting up gets at least 30 s, whatever the time limit is.
+// Starting up gets at least 30 s, even if the time limit is shorter.
 constexpr milliseconds kStartLimit = std::chrono::seconds(30);
 
 // Returns null for a process that no launcher started.

@@ -53,7 +53,7 @@ void map_floating(const char* name, double flops_per_element, const F& f, const 
   map(name, flops_per_element, visit_floating(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,
       inputs...);
 }
-/// The same for any dtype except bool.
+/// Like map_floating(), for any dtype except bool.
 template <class F, class... Inputs>
 void map_numeric(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
   map(name, flops_per_element, visit_numeric(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,

@@ -15,7 +15,7 @@ __device__ A combine_warp(const R& reducer, A value) {
   return value;
 }
 
-/// The same for a block: all its threads call it; its first thread gets the result.
+/// Combines over a block: all its threads call this; its first thread gets the result.
 template <class R, class A>
 __device__ A combine_block(const R& reducer, A value) {
   __shared__ A of_warps[kWarps];

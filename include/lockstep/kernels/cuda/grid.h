@@ -48,7 +48,7 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads
   throw BackendError("cudaLaunchKernelEx", int(error), Device::cuda(context.device).name(), cudaGetErrorString(error));
 }
 
-/// The same with the kernel's arguments by value, which are copied before it returns.
+/// launch_grid() with the kernel's arguments by value, which are copied before it returns.
 template <class... Parameters>
 void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const KernelContext& context,
                  const std::type_identity_t<Parameters>&... arguments) {

@@ -73,7 +73,7 @@ class PackTeam {
         first_(int(threadIdx.x) % shape.size),
         packs_(idle ? 0 : Count(length / kPack)) {}
 
-  /// Reduces the whole row, whatever `length`; no elements if it is 0.
+  /// Reduces the whole row for any `length` except 0, and no elements if `length` is 0.
   template <class A, class Step, class Combine>
   __device__ A reduce(std::int64_t length, A value, const Step& step, const Combine& combine) const {
     each_pack(length ? packs_ : 0, [&](std::int64_t, int slot) {

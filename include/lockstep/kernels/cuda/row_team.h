@@ -28,7 +28,7 @@ struct TeamShape {
     if (length > kLongRow) return {kThreads, 1};
     return {int(std::bit_ceil(std::uint64_t(std::min<std::int64_t>(length, kWarp)))), 1};
   }
-  /// The same for rows whose elements are farther apart than those of neighbouring rows.
+  /// For rows of `length` elements that are farther apart than the elements of neighbouring rows.
   static TeamShape across(std::int64_t length) {
     if (length < kWarp) return {1, 1};
     const int beside = length > kLongRow ? kNeighbours : kWarp;

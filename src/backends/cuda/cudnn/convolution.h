@@ -45,7 +45,7 @@ struct Convolution {
 /// Returns nullopt if op is not a convolution, its dtypes differ or cuDNN does not support them, or a tensor is empty.
 /// The layout is channels-last if an image is. in_place requires that non-null data pointers are aligned.
 std::optional<Convolution> describe_convolution(const FusedOp& op);
-/// The same convolution in the given layout.
+/// Returns the convolution in the given layout.
 Convolution in_layout(Convolution convolution, const FusedOp& op, bool channels_last);
 
 /// Returns the graph of the convolution, or nullopt if cuDNN does not support it.
