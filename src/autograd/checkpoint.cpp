@@ -45,8 +45,8 @@ class Kept final : public SavedPlaceholder {
   const Tensor tensor_;
 };
 
-// Returns the input in a form that makes operations on it be recorded as in the first run, even if an outer checkpoint
-// has recomputed the input without its graph.
+// Returns the input such that operations on it are recorded as in the first run, even if an outer checkpoint has
+// recomputed the input without its graph.
 Tensor recorded_as_before(const Tensor& input, bool needed_grad) {
   if (!needed_grad || needs_grad(input)) return input;
   Tensor end = input.detach();

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxCalls = 256;  // the most calls kept as text, for long use without a pass
+constexpr std::size_t kMaxCalls = 256;  // maximum of calls kept as text, if no pass compares them
 
 }  // namespace
 

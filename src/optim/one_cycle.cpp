@@ -36,7 +36,7 @@ Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   return {2, part(down, last)};
 }
 
-// The value at a step: from low to high, to low (or `end`), to `end`, along the phases.
+// The value at a step. Along the phases it goes from low to high, to low (or `end`), and to `end`.
 double through(const OneCycleLROptions& o, std::int64_t epoch, double low, double high, double end) {
   const double turns[] = {low, high, o.three_phase ? low : end, end};
   const auto [phase, part] = moment(o, epoch);

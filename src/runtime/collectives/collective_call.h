@@ -14,7 +14,7 @@ namespace lockstep {
 /// The regions that a rank reads and writes in its own memory.
 std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t rank);
 
-/// The other ranks whose data a rank receives. In any implementation, its part ends after their parts began.
+/// The other ranks whose data a rank receives. The rank's part cannot end before the parts of these ranks have begun.
 std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank);
 
 /// Throws InvalidArgument, or DTypeError for a mean of integers, that names the operation and the rank.
