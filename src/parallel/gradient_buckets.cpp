@@ -222,7 +222,8 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   const std::size_t first = parameters.size();
   std::vector<std::shared_ptr<BucketedParameter>> added;
   for (const std::vector<Tensor>& replicas : others)
-    added.push_back(std::make_shared<BucketedParameter>(replicas, weak_from_this(), first + added.size(), world, calls));
+    added.push_back(
+        std::make_shared<BucketedParameter>(replicas, weak_from_this(), first + added.size(), world, calls));
   std::vector<std::size_t> reversed(added.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
   place(added, lay_out_buckets(others, reversed, options, std::size_t(world.size())));
@@ -250,7 +251,8 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
     : impl_(std::make_shared<Impl>()) {
   if (options.comm_hook && options.shard_optimizer_state)
     throw InvalidArgument(
-        "[DataParallel] expected a comm_hook or shard_optimizer_state, got both: a hook leaves whole sums, sharded state "
+        "[DataParallel] expected a comm_hook or shard_optimizer_state, got both: a hook leaves whole sums, sharded "
+        "state "
         "needs the sum of a shard alone");
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());

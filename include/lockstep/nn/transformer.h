@@ -25,9 +25,9 @@ struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< Features between the two linear layers.
   double dropout = 0.1;
   ActivationFunction activation = relu;  ///< The activation after the first linear layer.
-  double layer_norm_eps = 1e-5;  ///< The eps of all normalizations.
-  bool batch_first = false;      ///< [batch, length, features] instead of [length, batch, features].
-  bool norm_first = false;       ///< Normalizes before attention and feed-forward, not after.
+  double layer_norm_eps = 1e-5;          ///< The eps of all normalizations.
+  bool batch_first = false;              ///< [batch, length, features] instead of [length, batch, features].
+  bool norm_first = false;               ///< Normalizes before attention and feed-forward, not after.
   bool bias = true;
   TensorOptions tensor = {};  ///< Device and dtype.
 };
@@ -133,7 +133,7 @@ struct TransformerOptions {
   std::int64_t dim_feedforward = 2048;                          ///< This and the rest are options of each layer.
   double dropout = 0.1;
   ActivationFunction activation = relu;  ///< As in TransformerLayerOptions.
-  double layer_norm_eps = 1e-5;  ///< As in TransformerLayerOptions.
+  double layer_norm_eps = 1e-5;          ///< As in TransformerLayerOptions.
   bool batch_first = false;
   bool norm_first = false;  ///< As in TransformerLayerOptions.
   bool bias = true;

@@ -48,8 +48,7 @@ LOCKSTEP_API Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& 
 
 /// Looks up rows of weight [count, ...]: [index's sizes, ...]. The row `padding_idx` (negative: from the end) gets no
 /// gradient.
-LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,
-                              std::optional<std::int64_t> padding_idx = {});
+LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_idx = {});
 
 /// int64 [index's sizes, classes]: 1 at the class in index, else 0. With classes = -1 there is one more class than the
 /// greatest index, and the host waits for the device.

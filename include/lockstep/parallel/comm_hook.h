@@ -22,8 +22,8 @@ class LOCKSTEP_API ReducingBucket {
   ReducingBucket(std::size_t index, std::span<const Tensor> buffers, std::span<const Stream> streams,
                  Communicator& communicator)
       : index_(index), buffers_(buffers), streams_(streams), communicator_(communicator) {}
-  /// The bucket's place in the order in which buckets are summed, from 0. The second backward rebuilds the buckets once:
-  /// then the same index has other parameters, and mostly another size.
+  /// The bucket's place in the order in which buckets are summed, from 0. The second backward rebuilds the buckets
+  /// once: then the same index has other parameters, and mostly another size.
   std::size_t index() const noexcept { return index_; }
 
   /// The bucket on each device of this process: [elements], one dtype. When the hook is called, a buffer has the
