@@ -1,6 +1,5 @@
 // The layers of a transformer (Vaswani et al. 2017) and stacks of them. State-dict names, shapes and defaults are
-// PyTorch's. Masks as in MultiheadAttention: bool masks are true where attention is blocked; others are added to the
-// scores.
+// PyTorch's. Masks as in MultiheadAttention: bool masks block attention where true, others are added to the scores.
 #pragma once
 
 #include <cstdint>

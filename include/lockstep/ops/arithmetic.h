@@ -38,8 +38,7 @@ LOCKSTEP_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, d
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 
-/// Powers. Integers stay integers for whole exponents >= 0 (bool becomes int64); with other exponents they become
-/// float32.
+/// Powers. Integers stay integers for whole exponents >= 0 (bool becomes int64); other exponents give float32.
 LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
 /// Throw DTypeError unless the promoted dtype is floating.
 LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);

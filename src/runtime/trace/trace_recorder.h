@@ -24,8 +24,7 @@ struct Trace::State {
   };
 
   const Clock::time_point began = Clock::now();
-  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< Maximum number of records; later ones are only
-                                                               ///< counted.
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< Most records to keep; later ones are only counted.
   mutable RankedMutex<LockRank::trace_events> mutex;
   std::deque<Record> records;
   std::size_t dropped = 0;
