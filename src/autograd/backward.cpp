@@ -60,7 +60,7 @@ void check_captured(std::span<const Tensor> inputs, std::span<const Tensor> capt
     if (!got.defined() ||
         (got.sizes() == input.sizes() && got.dtype() == input.dtype() && got.device() == input.device()))
       continue;
-    throw AutogradError(text("[gradients] expected a gradient like input ", i, ", ", input.sizes(), " of ",
+    throw AutogradError(text("[gradients] expected the gradient of input ", i, " to be ", input.sizes(), " of ",
                              input.dtype(), " on ", input.device(), ", got ", got.sizes(), " of ", got.dtype(), " on ",
                              got.device()));
   }

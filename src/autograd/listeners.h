@@ -13,7 +13,7 @@ namespace lockstep::autograd {
 /// Throws AutogradError if the leaf is a stale replica other than the primary: its gradient would be lost.
 void refuse_stale(const Tensor& leaf);
 
-/// Used only by the backward's caller.
+/// The listeners of the leaves that one backward reaches. Only the thread that called backward() uses it.
 class Listeners {
  public:
   /// If the leaf has a listener, adds the leaf to those that the listener gets in begin(). Throws as refuse_stale().

@@ -19,8 +19,8 @@ namespace lockstep::autograd {
 /// A view of x, differentiable if gradients are recorded; the operation records its own node.
 Tensor view_of(const Tensor& x, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
-/// After this call the view keeps its own graph, or has none. Recorded in-place changes of its base throw
-/// AutogradError.
+/// From now on the view does not follow its base: it keeps the graph that it has, if any. A later in-place change of
+/// the base that is recorded for backward throws AutogradError.
 void stop_following_base(const Tensor& view) noexcept;
 
 /// Called after an in-place change of `target`. `node` computed the values; its first edge is the old target's.

@@ -54,8 +54,8 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
-// Writes with non-temporal stores, because an ordinary store first reads the cache line. For targets that are not
-// sources and too large for the caches. Call finish_writes() before other threads may read the data.
+// Writes with non-temporal stores, because an ordinary store first reads the cache line. For targets that are too large
+// for the caches and are not also sources. Call finish_writes() before other threads may read the data.
 void write_non_temporal(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
   constexpr std::size_t kWidth = sizeof(__m128i);

@@ -36,9 +36,9 @@ struct Opened {
 
 Opened open(ByteSource& source, bool verify) {
   if (!is_zip(source))
-    throw FormatError(
-        source.name(), 0,
-        "expected a zip file, got the form that PyTorch wrote before 1.6: load and save it with a newer one");
+    throw FormatError(source.name(), 0,
+                      "expected a zip file, got the form that PyTorch wrote before 1.6: load it in PyTorch 1.6 or "
+                      "newer and save it again");
   ZipArchive archive(source);
   const std::string folder = folder_of(source, archive);
   if (archive.find(folder + "constants.pkl"))

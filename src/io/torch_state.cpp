@@ -107,8 +107,8 @@ class Reader {
       case Kind::object:
         for (const std::string_view begin : kOtherTensors)
           if (value.text.starts_with(begin))
-            fail(value, "expected tensors that are dense and of PyTorch's own types, got ", shown(name.full()), " by ",
-                 shown(value.text));
+            fail(value, "expected dense tensors of class torch.Tensor or torch.nn.Parameter, got ", shown(name.full()),
+                 " by ", shown(value.text));
         [[fallthrough]];
       case Kind::global: {
         const std::string type = shown(value.text);

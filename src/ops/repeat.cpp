@@ -70,8 +70,9 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim) {
   const int d = wrap_dim("repeat_interleave", dim, impl_of("repeat_interleave", x).sizes.rank());
   if (repeats < 0 || x.dim() == 0)
-    throw ShapeError(text("[repeat_interleave] expected a count of at least 0 and a tensor with dimensions, got ",
-                          repeats, " and ", x.sizes()));
+    throw ShapeError(
+        text("[repeat_interleave] expected a count of at least 0 and a tensor of at least one dimension, got ", repeats,
+             " and ", x.sizes()));
   Shape sizes = x.sizes();
   sizes[d] = times("repeat_interleave", sizes[d], repeats);
   checked_elements("repeat_interleave", sizes);

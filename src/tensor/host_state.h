@@ -2,10 +2,10 @@
 // gradients, settings of modules. The host code that enqueued the captured work depended on this state: before each
 // replay it must be as that code found it, and after the replay it is set to what that code left.
 //
-// Each step that a CapturedStep runs on the host has a HostState in its Context. A class that keeps such state in an
-// object that outlives the step adds the object to it wherever it reads or changes the state. The parts of one step are
-// known when the next one is captured, so the state that the capture finds is noted before it begins. Only the step's
-// own thread uses a HostState.
+// Each step that a CapturedStep runs on the host has a HostState in its Context. A class whose state is in an object
+// that outlives the step adds this object to the HostState wherever the class reads or changes the state. An eager step
+// so collects the objects that the step uses. Their state is then saved before the next step is captured. Only the
+// step's own thread uses a HostState.
 #pragma once
 
 #include <memory>

@@ -108,7 +108,7 @@ template <class E>
   throw_with_place(CollectiveError(process, what, 0, message), world, process);
 }
 
-// Returns f's results of all processes, if neither f nor `check` throws in any.
+// Returns f's results from all processes. If f or `check` throws in one process, this throws in every process.
 std::vector<std::string> exchanged(const World& world, const char* what, const std::function<std::string()>& f,
                                    const World::Check& check) {
   if (world.size() == 1) return {f()};

@@ -220,9 +220,9 @@ TEST(GradientsOf, RefuseWhatIsUnlikeTheInput) {
     return thrown<AutogradError>([&] { gradients({y}, {x}, std::span(&seed, 1)); });
   };
   EXPECT_EQ(message(ones({4}, {.dtype = kFloat64})),
-            "[gradients] expected a gradient like input 0, [3] of float64 on cpu, got [4] of float64 on cpu");
+            "[gradients] expected the gradient of input 0 to be [3] of float64 on cpu, got [4] of float64 on cpu");
   EXPECT_EQ(message(ones({3})),
-            "[gradients] expected a gradient like input 0, [3] of float64 on cpu, got [3] of float32 on cpu");
+            "[gradients] expected the gradient of input 0 to be [3] of float64 on cpu, got [3] of float32 on cpu");
 }
 
 TEST(GradientsOf, RunsOnlyWhatLeadsToThem) {

@@ -171,16 +171,15 @@ TEST(TorchFile, RefusesWhatIsNoStateDict) {
             "int16.pt] at byte 173: expected a tensor of bool, uint8, int32, int64, float16, bfloat16, float32 or "
             "float64, got one in a \"torch.ShortStorage\": convert it before it is saved");
   EXPECT_NE(torch_refusal(torch_fixture("sparse.pt"))
-                .find("expected tensors that are dense and of PyTorch's own types, got \"x\" by "
+                .find("expected dense tensors of class torch.Tensor or torch.nn.Parameter, got \"x\" by "
                       "\"torch._utils._rebuild_sparse_tensor\""),
             std::string::npos);
   EXPECT_EQ(torch_refusal(torch_fixture("script.pt")),
             "script.pt] at byte 0: expected a file of torch.save, got TorchScript (torch.jit.save): save its "
             "state_dict() with torch.save");
-  EXPECT_EQ(
-      torch_refusal(torch_fixture("before_1_6.pt")),
-      "before_1_6.pt] at byte 0: expected a zip file, got the form that PyTorch wrote before 1.6: load and save it "
-      "with a newer one");
+  EXPECT_EQ(torch_refusal(torch_fixture("before_1_6.pt")),
+            "before_1_6.pt] at byte 0: expected a zip file, got the form that PyTorch wrote before 1.6: load it in "
+            "PyTorch 1.6 or newer and save it again");
   EXPECT_NE(
       torch_refusal(torch_fixture("tensor.pt")).find("expected a state dict, got a tensor: save a dict of tensors"),
       std::string::npos);

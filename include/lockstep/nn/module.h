@@ -191,7 +191,7 @@ concept WalksItself = requires {
   requires !std::same_as<decltype(&Self::visit), void (Module<Self>::*)(const Path&, Visitor&)>;
 };
 
-// A module whose forward() takes options of a type of its own last.
+// A module whose forward() takes a struct of options as its last argument: the struct is the type Self::Call.
 template <class Self>
 concept TakesOptions = requires {
   typename Self::Call;

@@ -13,11 +13,11 @@
 
 namespace lockstep::nn {
 
-/// A function, or PyTorch's text for one.
+/// An activation function: any callable, or its name in PyTorch.
 class LOCKSTEP_API ActivationFunction : public std::function<Tensor(const Tensor&)> {
  public:
   using std::function<Tensor(const Tensor&)>::function;
-  ActivationFunction(const char* name);  ///< "relu" or "gelu"; throws InvalidArgument for another text.
+  ActivationFunction(const char* name);  ///< "relu" or "gelu"; throws InvalidArgument for another name.
 };
 
 struct TransformerLayerOptions {

@@ -37,7 +37,7 @@ LOCKSTEP_API Tensor mish(const Tensor& x);  ///< x tanh(softplus(x))
 
 /// x clamped to [min, max]; the gradient is 0 at the bounds and beyond. Throws InvalidArgument unless min <= max.
 LOCKSTEP_API Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
-LOCKSTEP_API Tensor relu6(const Tensor& x);        ///< x clamped to [0, 6], as hardtanh
+LOCKSTEP_API Tensor relu6(const Tensor& x);        ///< hardtanh(x, 0, 6)
 LOCKSTEP_API Tensor hardswish(const Tensor& x);    ///< x clamp(x + 3, 0, 6) / 6
 LOCKSTEP_API Tensor hardsigmoid(const Tensor& x);  ///< clamp(x + 3, 0, 6) / 6
 

@@ -62,7 +62,7 @@ LOCKSTEP_API Tensor operator~(const Tensor& a);
 LOCKSTEP_API bool equal(const Tensor& a, const Tensor& b);
 LOCKSTEP_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 
-/// bool tensors: true for the elements that are NaN, infinite, or neither. Any dtype.
+/// A bool tensor that is true where an element is NaN (isnan), infinite (isinf), or neither (isfinite). Any dtype.
 LOCKSTEP_API Tensor isnan(const Tensor& x);
 LOCKSTEP_API Tensor isinf(const Tensor& x);
 LOCKSTEP_API Tensor isfinite(const Tensor& x);

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct SearchSortedOptions {
-  bool out_int32 = false;      ///< The result is int32, else int64.
+  bool out_int32 = false;      ///< If true, the result is int32, otherwise int64.
   bool right = false;          ///< Inserts behind equal elements, else before them.
   std::string_view side = {};  ///< "left" or "right": `right` in NumPy's words.
   Tensor sorter = {};          ///< int64, the sequence's sizes: the indices that sort it, as from argsort().

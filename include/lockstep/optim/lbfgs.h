@@ -35,8 +35,8 @@ struct LBFGSOptions {
   double lr = 1;
   std::int64_t max_iter = 20;       ///< Maximum number of iterations in a step.
   std::int64_t max_eval = 0;        ///< Maximum number of calls of the closure in a step; 0: max_iter * 5 / 4.
-  double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger,
-  double tolerance_change = 1e-9;   ///< or if neither the loss nor a parameter changes by more.
+  double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger.
+  double tolerance_change = 1e-9;   ///< A step ends if the loss and all parameters change by less.
   std::int64_t history_size = 100;  ///< Pairs of changes to keep, each as large as all parameters.
   Choice<LineSearch> line_search_fn = LineSearch::none;  ///< Not in the state dict.
   bool maximize = false;

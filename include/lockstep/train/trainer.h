@@ -130,7 +130,7 @@ struct PredictForward {
 };
 }  // namespace detail
 
-/// The options and devices of training, as a value.
+/// Trains models with given options on given devices. A plain value: it can be copied, and owns no model.
 class LOCKSTEP_API Trainer {
  public:
   /// Throws InvalidArgument for options out of range, and for devices that do not exist.

@@ -120,7 +120,7 @@ CudaBackend::~CudaBackend() {
 
 // If a card has failed for good, each of its streams returns the error.
 bool CudaBackend::is_lost(int device) noexcept try {
-  if (graphs_.is_active()) return false;  // a query would end the capture
+  if (graphs_.is_active()) return false;  // a query would invalidate the capture
   use_some_card(at(device).card);
   at(device).check_card();
   return false;

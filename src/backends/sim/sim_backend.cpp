@@ -18,7 +18,7 @@ namespace {
 
 const SimulationOptions& checked(const SimulationOptions& options) {
   if (options.count < 1 || options.count > 64)
-    throw InvalidArgument(text("[sim] expected a count from 1 to 64, got ", options.count));
+    throw InvalidArgument(text("[sim] expected a count of devices from 1 to 64, got ", options.count));
   if (options.max_delay_us < 0)
     throw InvalidArgument(text("[sim] expected max_delay_us of at least 0, got ", options.max_delay_us));
   return options;

@@ -28,7 +28,7 @@ Tensor dense_in(ImageLayout layout, const Tensor& x);
 /// A new tensor [N, C, spatial...], uninitialized.
 Tensor make_images(DeviceState& device, const Shape& sizes, DType dtype, ImageLayout layout);
 
-/// sizes: those of the inputs [N, C, spatial...], which `taps` repeats.
+/// sizes: the sizes of the inputs, [N, C, spatial...]. The spatial sizes equal those in `taps`.
 WindowPlanes planes_over(const Shape& sizes, const SpatialTaps& taps, ImageLayout layout);
 
 /// The sizes [N, C, outputs...] for inputs of `sizes` (transposed: the inputs' sizes for outputs of `sizes`).
