@@ -27,8 +27,8 @@ Tensor stack_samples(std::span<const Tensor> samples, SampleIndices indices) {
 }
 
 void throw_unequal_lengths(std::size_t a, std::int64_t index_a, std::size_t b, std::int64_t index_b) {
-  throw ShapeError(text("[collate] expected lists of one length, got ", a, " elements in sample ", index_a, " and ", b,
-                        " in sample ", index_b));
+  throw ShapeError(text("[collate] expected lists of the same length, got ", a, " elements in sample ", index_a,
+                        " and ", b, " in sample ", index_b));
 }
 
 void throw_missing_key(std::string_view key, std::int64_t with, std::int64_t without) {

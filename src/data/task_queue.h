@@ -22,7 +22,7 @@ class TaskQueue {
   void wait();
   /// Makes the destructor not wait for running tasks, one of which may never end.
   void abandon() noexcept { abandoned_ = true; }
-  /// Runs the first task that has not begun on the calling thread; returns false if there is none.
+  /// Runs, on the calling thread, the first task that no thread has begun; returns false if there is none.
   bool run_one();
 
   /// True if the calling thread runs a task of some queue. Such a thread must not wait for tasks that have not begun:

@@ -278,7 +278,7 @@ class Machine {
   void call(const std::vector<std::uint32_t>& parts) {
     const Value &called = values_[parts[0]], &arguments = values_[parts[1]];
     if ((called.kind != Kind::global && called.kind != Kind::object) || arguments.kind != Kind::tuple)
-      fail("expected a name and a tuple to call, got something else");
+      fail("expected a function's name and a tuple of its arguments, got something else");
     if (called.kind == Kind::object) return object(called.text);
     if (called.integer != kOtherName)
       return push({.kind = Kind::call, .integer = called.integer, .text = called.text, .items = {parts[1]}});

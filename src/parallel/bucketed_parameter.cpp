@@ -154,7 +154,7 @@ void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradien
   Slot& own = slots_[replica.index];
   Tensor& present = meta(replica.index).grad;
   const bool adds = present.defined() && own.contribution.size() > 0;
-  if (grad_enabled()) {  // with its graph; join_graphs() continues from it
+  if (grad_enabled()) {  // keeps the gradient's graph, which join_graphs() extends
     present = adds ? present.add(gradient) : gradient;
   } else if (!adds) {
     present = write_to_slot(gradient, own.memory);

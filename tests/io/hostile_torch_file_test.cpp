@@ -177,7 +177,7 @@ TEST(HostileTorchFile, OfAPickleThatDoesNotHangTogetherIsRefused) {
       {"}(K\1u.", "expected a value for each key, got one key more"},
       {"h\1.", "expected a memo, got none at 1"},
       {"}r\xff\xff\xff\xff.", "expected a memo below 4194304, got 4294967295"},
-      {"}}R.", "expected a name and a tuple to call, got something else"},
+      {"}}R.", "expected a function's name and a tuple of its arguments, got something else"},
       {"]}b.", "expected BUILD on an object or a dict, got it on something else"},
       {"]K\1\x90.", "expected a mark on the stack, got none"},
       {"](K\1\x90.", "expected a set on the stack, got something else"},

@@ -67,7 +67,7 @@ class LOCKSTEP_API EarlyStopping : public Callback {
   /// Throws InvalidArgument for options out of range, and for a metric without a known or given mode.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
 
-  /// The worst infinity before the first epoch: +inf for min, -inf for max.
+  /// The best value so far. Before the first epoch: +inf for min, -inf for max.
   double best_score() const noexcept { return monitor_.best(); }
   /// From 1; 0 before the first best value.
   std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }

@@ -51,7 +51,7 @@ class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch,
  public:
   LossFunction() = default;  ///< No loss function.
   LossFunction(std::nullptr_t) {}
-  /// A function of these arguments. Other types do not compile, and the error says what to write instead.
+  /// A function of these arguments. Any other type does not compile, and the error says what to write instead.
   template <class F>
   requires(!std::derived_from<std::remove_cvref_t<F>, LossFunction>) LossFunction(F&& loss) {
     using Given = std::remove_cvref_t<F>;

@@ -26,7 +26,7 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
     if (transfer.is_done) return true;
   std::unique_lock lock(mutex_);
   const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
-  if (++waiting_ == 1) {  // the MPI thread may be in a longer sleep than waiting callers allow
+  if (++waiting_ == 1) {  // wakes the MPI thread, which may sleep longer than a waiting caller should wait
     has_requests_ = true;
     to_do_.notify_one();
   }

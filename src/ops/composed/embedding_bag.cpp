@@ -19,9 +19,9 @@ namespace {
 
 constexpr const char* kBagOp = "embedding_bag";
 
-// The indices of all bags in one dimension, with the bag of each.
+// The indices of all bags as a 1-D tensor, and for each index its bag and its position in the bag.
 struct Bags {
-  Tensor index, bag, place;  // [indices]; place: the position in the bag
+  Tensor index, bag, place;  // each [indices]
   std::int64_t count;
 };
 

@@ -126,7 +126,7 @@ struct Read {
   Tensor index, counts, weight;
 };
 
-// Combines the reads with all neighbours along one more axis, which varies more slowly.
+// Returns each pair of a read and a neighbour along one more axis. In the result the reads vary fastest.
 std::vector<Read> cross_with(const std::vector<Read>& reads, const Axis& axis, const Neighbors& along, double stride) {
   std::vector<Read> all;
   for (const Neighbor& neighbor : along) {
