@@ -130,7 +130,8 @@ class LOCKSTEP_API Optimizer {
 
   /// slots(); throws InvalidArgument if there are too many.
   std::vector<Slot> checked_slots(std::size_t group) const;
-  /// Returns the gradient of a parameter, which must have one, in each replica. Throws if its shape or dtype differs.
+  /// Returns the gradient of a parameter, which must have one, in each replica. Throws InvalidArgument unless all are
+  /// contiguous and have one shape and dtype.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
   /// For a step that is being captured: prepares the batch, and returns the data that replays its update.
   CapturedBatch capture_batch(ReplayValues& values, std::size_t group, Batch& batch);
