@@ -1,5 +1,6 @@
-// The order of all locks of the library. A thread takes a lock only if it holds none of the same or a later rank, so
-// there are no deadlocks. Debug and sanitizer builds check it (core/ranked_mutex.h).
+// The order of the locks of the library. (Three mutexes have no rank, because no other lock is taken under them: those
+// of print(), mpi::join() and core/lifetime.cpp.) A thread takes a lock only if it holds none of the same or a later
+// rank, so there are no deadlocks. Debug and sanitizer builds check it (core/ranked_mutex.h).
 //
 // A lock that may be held while another is taken comes before it. No thread waits for a job, a replica or another
 // backward while it holds a lock (DeviceThread::wait_until).

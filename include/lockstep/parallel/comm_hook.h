@@ -22,12 +22,12 @@ class LOCKSTEP_API ReducingBucket {
   ReducingBucket(std::size_t index, std::span<const Tensor> buffers, std::span<const Stream> streams,
                  Communicator& communicator)
       : index_(index), buffers_(buffers), streams_(streams), communicator_(communicator) {}
-  /// The bucket's place in the order in which buckets are summed, from 0. The second backward rebuilds the buckets
-  /// once: then the same index has other parameters, and mostly another size.
+  /// The bucket's place in the order in which buckets are summed, from 0. The second backward that sums
+  /// first rebuilds the buckets, once: then the same index has other parameters, and mostly another size.
   std::size_t index() const noexcept { return index_; }
 
   /// The bucket on each device of this process: [elements], one dtype. When the hook is called, a buffer has the
-  /// gradients of its device's replica, with undefined padding between them.
+  /// gradients of its device's replica, with zeros between them.
   std::span<const Tensor> buffers() const noexcept { return buffers_; }
   /// Calls f(buffer) for each buffer with the buffer's stream as the current one, and returns the results.
   std::vector<Tensor> each_buffer(const std::function<Tensor(const Tensor&)>& f) const;
@@ -46,8 +46,9 @@ class LOCKSTEP_API ReducingBucket {
 
 /// Must leave in every buffer the sum over all replicas of all processes, with the same bits on every device. (With
 /// other bits the replicas drift apart.) Called for each bucket, in the same order in all processes, on a thread of the
-/// model while backward runs. Gradients are not recorded. The hook must only enqueue work, and not wait for devices. If
-/// it throws, backward throws its error, the other processes throw CollectiveError, and the gradients are undefined.
+/// model while backward runs; after no_sync() also in the first use of a gradient. Gradients are not recorded. The hook
+/// must only enqueue work, and not wait for devices. If it throws, backward throws its error, the other processes throw
+/// CollectiveError, and the gradients are undefined.
 /// Copies of the model share the hook's state.
 using CommHook = std::function<void(ReducingBucket&)>;
 

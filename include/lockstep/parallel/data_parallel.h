@@ -156,8 +156,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   }
 
   /// While the guard lives, backward accumulates on each device without summing. The gradients are summed by the next
-  /// backward after the guard, or at the first use of a gradient (grad(), an optimizer's step, clipping). The guard may
-  /// outlive the model.
+  /// backward after the guard, or at the first use of a gradient (grad(), an optimizer's step, clipping). If a
+  /// parameter has a hook, backward sums in any case. The guard may outlive the model.
   class [[nodiscard]] NoSync {
    public:
     /// Summing is off from here on.

@@ -40,9 +40,9 @@ struct BucketOptions {
 
 /// The gradients of one module and its replicas. After each backward that reaches a parameter, every device has the sum
 /// of the parameter's gradients over the replicas, with the same bits; a parameter that no replica reached has no
-/// gradient. The collectives of a backward run on separate streams, for which the caller's current streams wait; other
-/// collectives run on the current streams. A launcher thread enqueues a backward's collectives in the order of the
-/// buckets; the end of backward throws its errors.
+/// gradient. The sums run on separate streams, for which the caller's current streams wait; all-gathers of shards run
+/// on the current streams. A launcher thread enqueues a backward's collectives in the order of the buckets; the end of
+/// backward throws its errors.
 class LOCKSTEP_API GradientBuckets {
  public:
   GradientBuckets();  ///< For no replicas: does nothing.

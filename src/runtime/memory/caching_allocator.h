@@ -3,7 +3,8 @@
 // Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004): allocation and release in constant time, with
 // splitting and immediate merging. The block headers are kept apart from the memory, which the host may not be able to
 // access. Stream order makes it safe to reuse a freed block at once on its own stream. If a block was also recorded on
-// other streams, events are recorded there at its release, and it becomes free when they have completed.
+// other streams, events are recorded there at its release, and it becomes free when they have completed. Other streams
+// get the memory only through the backend, after a whole segment was free.
 #pragma once
 
 #include <cstddef>
