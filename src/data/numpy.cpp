@@ -11,9 +11,9 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/npy_header.h"
 #include "io/crc32.h"
-#include "io/json_scanner.h"
 #include "io/safetensors_header.h"
 #include "io/skipped_values.h"
 #include "io/tensor_bytes.h"
@@ -166,7 +166,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
 void write_npz(const std::filesystem::path& path, const StateDict& arrays) {
   std::vector<Tensor> hosts;
   for (const auto& [name, tensor] : arrays) {
-    if (name.size() > kMaxNpzName || !safetensors::is_utf8(name))
+    if (name.size() > kMaxNpzName || !is_utf8(name))
       throw InvalidArgument(text("[write_npz] expected names in UTF-8 of at most ", kMaxNpzName, " bytes, got ",
                                  shown(name), " of ", name.size()));
     hosts.push_back(array_of("write_npz", tensor));

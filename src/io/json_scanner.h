@@ -8,9 +8,6 @@
 
 namespace lockstep::safetensors {
 
-/// True if the text is valid UTF-8.
-bool is_utf8(std::string_view text);
-
 class JsonScanner {
  public:
   /// `begin`: the position of the text in the file, in bytes. Both references must outlive this.

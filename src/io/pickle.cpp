@@ -7,7 +7,7 @@
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
-#include "io/json_scanner.h"
+#include "core/utf8.h"
 #include "io/safetensors_header.h"
 
 namespace lockstep::pickle {
@@ -148,7 +148,7 @@ class Machine {
   std::string_view characters(std::uint64_t bytes) {
     need(bytes);
     const std::string_view found = bytes_.substr(at_, std::size_t(bytes));
-    if (!safetensors::is_utf8(found)) fail("expected UTF-8 in a text, got ", safetensors::shown(found));
+    if (!is_utf8(found)) fail("expected UTF-8 in a text, got ", safetensors::shown(found));
     at_ += std::size_t(bytes);
     return found;
   }

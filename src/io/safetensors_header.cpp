@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json_string.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "io/header_checksum.h"
 
 namespace lockstep::safetensors {
 namespace {
-
-using nlohmann::json;
 
 struct NamedDType {
   std::string_view name;
@@ -26,20 +24,40 @@ constexpr std::array<NamedDType, 8> kDTypes = {{{"BOOL", kBool},
                                                 {"F32", kFloat32},
                                                 {"F64", kFloat64}}};
 
-std::string escaped(std::string_view bytes) { return json(bytes).dump(-1, ' ', true, json::error_handler_t::replace); }
+// `bytes` as a JSON string of printable ASCII. Bytes that are not UTF-8 become \ufffd.
+std::string escaped(std::string_view bytes) {
+  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kEscapes = "\"\\bfnrt";
+  std::string out = "\"";
+  const auto escape = [&](std::uint32_t unit) {
+    out += "\\u";
+    for (const int shift : {12, 8, 4, 0}) out += "0123456789abcdef"[unit >> shift & 0xf];
+  };
+  while (!bytes.empty()) {
+    const std::size_t length = utf8_bytes(bytes);
+    const std::uint32_t code = length > 0 ? code_of(bytes.substr(0, length)) : 0xfffd;
+    if (const std::size_t known = kEscaped.find(bytes[0]); known != kEscaped.npos)
+      out.append({'\\', kEscapes[known]});
+    else if (code >= 0x20 && code < 0x7f)
+      out += bytes[0];
+    else if (code < 0x10000)
+      escape(code);
+    else
+      escape(0xd7c0 + (code >> 10)), escape(0xdc00 | (code & 0x3ff));  // a surrogate pair
+    bytes.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out + '"';
+}
 
 std::string text_json(std::string_view utf8) {
-  try {
-    return json(utf8).dump();
-  } catch (const json::exception&) {
-    throw InvalidArgument(text("[save] expected UTF-8, got ", shown(utf8)));
-  }
+  if (!is_utf8(utf8)) throw InvalidArgument(text("[save] expected UTF-8, got ", shown(utf8)));
+  return json_string(utf8);
 }
 
 std::string entry_json(const Entry& entry) {
   const auto named = std::ranges::find(kDTypes, entry.dtype, &NamedDType::dtype);
-  const json shape(std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end()));
-  return text(R"({"dtype":")", named->name, R"(","shape":)", shape.dump(), R"(,"data_offsets":[)", entry.begin, ',',
+  std::string sizes;
+  for (const std::int64_t size : entry.shape) sizes += text(sizes.empty() ? "" : ",", size);
+  return text(R"({"dtype":")", named->name, R"(","shape":[)", sizes, R"(],"data_offsets":[)", entry.begin, ',',
               entry.end, "]}");
 }
 
@@ -51,7 +69,7 @@ void check_count(const char* what, std::size_t count, std::size_t most) {
 
 std::string shown(std::string_view bytes) {
   constexpr std::size_t kLongest = 120;
-  return bytes.size() <= kLongest ? escaped(bytes) : escaped(bytes.substr(0, kLongest)) + "...";
+  return escaped(bytes.substr(0, kLongest)) + (bytes.size() > kLongest ? "..." : "");
 }
 
 std::optional<DType> dtype_named(std::string_view name) {

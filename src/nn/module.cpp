@@ -10,47 +10,11 @@
 #include "autograd/meta.h"
 #include "core/text.h"
 #include "core/type_name.h"
-#include "nn/step_modules.h"
+#include "nn/each_state.h"
 #include "runtime/registry.h"
 
 namespace lockstep::nn {
 namespace {
-
-// Calls one function for every parameter and buffer.
-template <class F>
-class EachState final : public Visitor {
- public:
-  explicit EachState(F function) : function_(std::move(function)) {}
-  void module(const Path& path, ModuleBase& module) override { check_not_moved_from(module, path.str()); }
-  void parameter(const Path& path, Parameter& value) override { function_(path, value); }
-  void buffer(const Path& path, Buffer& value) override { function_(path, value); }
-
- private:
-  F function_;
-};
-
-template <class F>
-void each_state(const ModuleBase& module, F function) {
-  EachState<F> visitor(std::move(function));
-  const_cast<ModuleBase&>(module).visit(Path(), visitor);  // walking does not change the module
-}
-
-template <class F>
-class EachParameter final : public Visitor {
- public:
-  explicit EachParameter(F function) : function_(std::move(function)) {}
-  void module(const Path& path, ModuleBase& module) override { check_not_moved_from(module, path.str()); }
-  void parameter(const Path& path, Parameter& value) override { function_(path, value); }
-
- private:
-  F function_;
-};
-
-template <class F>
-void each_parameter(const ModuleBase& module, F function) {
-  EachParameter<F> visitor(std::move(function));
-  const_cast<ModuleBase&>(module).visit(Path(), visitor);
-}
 
 void check_shaped(const Path& path, const State& value) {
   if (!value.defined())
@@ -88,12 +52,6 @@ bool matches(const Shape& expected, const Shape& got) {
   return std::ranges::equal(expected, got, [](std::int64_t e, std::int64_t g) { return e == -1 || e == g; });
 }
 
-struct ModeSetter final : Visitor {
-  explicit ModeSetter(bool on) : training(on) {}
-  void module(const Path&, ModuleBase& module) override { module.set_mode(training); }
-  bool training;
-};
-
 }  // namespace
 
 void check_not_moved_from(const ModuleBase& module, const std::string& name) {
@@ -104,7 +62,7 @@ void check_not_moved_from(const ModuleBase& module, const std::string& name) {
 
 std::vector<Tensor> ModuleBase::parameters() const {
   std::vector<Tensor> result;
-  each_parameter(*this, [&](const Path& path, Parameter& value) {
+  for_each_state(*this, [&](const Path& path, Parameter& value) {
     check_shaped(path, value);
     result.push_back(value);
   });
@@ -113,7 +71,7 @@ std::vector<Tensor> ModuleBase::parameters() const {
 
 std::vector<StateDict::Entry> ModuleBase::named_parameters() const {
   std::vector<StateDict::Entry> result;
-  each_parameter(*this, [&](const Path& path, Parameter& value) {
+  for_each_state(*this, [&](const Path& path, Parameter& value) {
     check_shaped(path, value);
     result.emplace_back(path.str(), value);
   });
@@ -122,7 +80,7 @@ std::vector<StateDict::Entry> ModuleBase::named_parameters() const {
 
 StateDict ModuleBase::state_dict() const {
   StateDict state;
-  each_state(*this, [&](const Path& path, auto& value) {
+  for_each_state(*this, [&](const Path& path, auto& value) {
     if (!is_kept(value)) return;
     check_shaped(path, value);
     state.add(path.str(), value.detach());
@@ -144,7 +102,7 @@ IncompatibleKeys ModuleBase::load_state_dict(const StateDict& state, const LoadO
     if (!given.emplace(name, Given{&value}).second) refused += text("\n  twice: ", name);
   }
   std::vector<std::function<void()>> loads;
-  each_state(*this, [&](const Path& path, auto& value) {
+  for_each_state(*this, [&](const Path& path, auto& value) {
     if (!is_kept(value)) return;
     const std::string key = path.str();
     const auto entry = given.find(key);
@@ -183,26 +141,25 @@ IncompatibleKeys ModuleBase::load_state_dict(const StateDict& state, const LoadO
 
 void ModuleBase::to(Device device) {
   device_state(device);
-  each_state(*this, [&](const Path&, State& value) { value.place(device); });
+  for_each_state(*this, [&](const Path&, State& value) { value.place(device); });
 }
 
 void ModuleBase::to(DType dtype) {
   if (!is_floating(dtype)) throw DTypeError(text("[Module::to] expected a floating dtype, got ", dtype));
-  each_state(*this, [&](const Path&, State& value) {
+  for_each_state(*this, [&](const Path&, State& value) {
     if (value.defined() && is_floating(value.dtype())) value.convert(dtype);
   });
 }
 
 void ModuleBase::train(bool on) {
-  ModeSetter visitor(on);
-  visit(Path(), visitor);
+  for (ModuleBase* const module : modules()) module->set_mode(on);
 }
 
 void ModuleBase::zero_grad() {
-  each_parameter(*this, [](const Path&, Parameter& value) {
+  for_each_state(*this, [](const Path&, Parameter& value) {
     if (value.defined()) autograd::check_idle("zero_grad", value);
   });
-  each_parameter(*this, [](const Path&, Parameter& value) {
+  for_each_state(*this, [](const Path&, Parameter& value) {
     if (value.defined()) autograd::clear_grad("zero_grad", value);
   });
 }

@@ -2,9 +2,11 @@
 #include <lockstep/nn/module.h>
 
 #include <algorithm>
+#include <concepts>
 #include <optional>
 
 #include "core/text.h"
+#include "nn/each_state.h"
 
 namespace lockstep::nn {
 namespace {
@@ -30,26 +32,6 @@ std::vector<ModuleBase*> without_names(const std::vector<ModuleBase::NamedModule
   for (const auto& each : named) modules.push_back(each.second);
   return modules;
 }
-
-class NamedBuffers final : public Visitor {
- public:
-  std::vector<StateDict::Entry> all;
-  void buffer(const Path& path, Buffer& value) override {
-    if (value.defined()) all.emplace_back(path.str(), value);
-  }
-};
-
-class FirstDevice final : public Visitor {
- public:
-  std::optional<Device> of_parameter, of_buffer;
-  void parameter(const Path&, Parameter& value) override { note(of_parameter, value); }
-  void buffer(const Path&, Buffer& value) override { note(of_buffer, value); }
-
- private:
-  static void note(std::optional<Device>& first, const State& value) {
-    if (!first && value.defined()) first = value.device();
-  }
-};
 
 }  // namespace
 
@@ -83,9 +65,11 @@ void ModuleBase::apply(const std::function<void(ModuleBase&)>& function) {
 }
 
 std::vector<StateDict::Entry> ModuleBase::named_buffers() const {
-  NamedBuffers visitor;
-  const_cast<ModuleBase&>(*this).visit(Path(), visitor);  // walking does not change the module
-  return std::move(visitor.all);
+  std::vector<StateDict::Entry> all;
+  for_each_state(*this, [&](const Path& path, Buffer& value) {
+    if (value.defined()) all.emplace_back(path.str(), value);
+  });
+  return all;
 }
 
 std::vector<Tensor> ModuleBase::buffers() const {
@@ -95,10 +79,13 @@ std::vector<Tensor> ModuleBase::buffers() const {
 }
 
 Device ModuleBase::device() const {
-  FirstDevice visitor;
-  const_cast<ModuleBase&>(*this).visit(Path(), visitor);
-  if (visitor.of_parameter) return *visitor.of_parameter;
-  if (visitor.of_buffer) return *visitor.of_buffer;
+  std::optional<Device> of_parameter, of_buffer;
+  for_each_state(*this, [&]<class S>(const Path&, S& value) {
+    std::optional<Device>& first = std::same_as<S, Parameter> ? of_parameter : of_buffer;
+    if (!first && value.defined()) first = value.device();
+  });
+  if (of_parameter) return *of_parameter;
+  if (of_buffer) return *of_buffer;
   throw InvalidArgument("[Module::device] expected a module with parameters or buffers, got one without");
 }
 

@@ -63,10 +63,6 @@ class StepModules final : public HostStatePart {
     ModuleBase* module;
     StateHashes found;
   };
-  struct ModuleCollector final : Visitor {
-    std::vector<ModuleBase*> modules;
-    void module(const Path&, ModuleBase& module) override { modules.push_back(&module); }
-  };
   struct StateHasher final : Visitor {
     StateHashes hashes;
 
@@ -111,10 +107,9 @@ class StepModules final : public HostStatePart {
 
   // The first is the module, or the one that an AnyModule holds.
   static std::vector<ModuleBase*> modules_of(ModuleBase& module) {
-    ModuleCollector collector;
-    module.visit(Path(), collector);
-    if (collector.modules.empty()) collector.modules.push_back(&module);
-    return std::move(collector.modules);
+    std::vector<ModuleBase*> modules = module.modules();
+    if (modules.empty()) modules.push_back(&module);
+    return modules;
   }
   static StateHashes hashes_of(ModuleBase& module) {
     StateHasher hasher;

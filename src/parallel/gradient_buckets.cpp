@@ -14,22 +14,21 @@
 #include <lockstep/runtime/drain.h>
 
 #include "core/text.h"
+#include "nn/each_state.h"
 #include "parallel/gradient_buckets_impl.h"
 
 namespace lockstep {
 namespace {
 
 // The tensors that get gradients, including buffers. Each is listed once, even if the module names it twice.
-struct TrainableTensors final : nn::Visitor {
-  std::vector<Tensor> parameters;
+std::vector<Tensor> trainable_tensors(const nn::ModuleBase& module) {
+  std::vector<Tensor> all;
   std::unordered_set<const TensorImpl*> seen;
-  explicit TrainableTensors(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
-  void parameter(const nn::Path&, nn::Parameter& value) override { add(value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { add(value); }
-  void add(const nn::State& value) {
-    if (value.requires_grad() && seen.insert(value.impl()).second) parameters.push_back(value);
-  }
-};
+  nn::for_each_state(module, [&](const nn::Path&, const nn::State& value) {
+    if (value.requires_grad() && seen.insert(value.impl()).second) all.push_back(value);
+  });
+  return all;
+}
 
 std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<BucketedParameter>> parameters) {
   std::vector<std::vector<Tensor>> all;
@@ -195,9 +194,9 @@ std::vector<std::vector<Tensor>> GradientBuckets::Impl::untracked_parameters(
     std::span<nn::ModuleBase* const> modules) const {
   std::vector<std::vector<Tensor>> others;
   for (nn::ModuleBase* const module : modules) {
-    const TrainableTensors found(*module);
-    others.resize(found.parameters.size());
-    for (std::size_t e = 0; e < found.parameters.size(); ++e) others[e].push_back(found.parameters[e]);
+    const std::vector<Tensor> found = trainable_tensors(*module);
+    others.resize(found.size());
+    for (std::size_t e = 0; e < found.size(); ++e) others[e].push_back(found[e]);
   }
   std::erase_if(others, [this](const std::vector<Tensor>& replicas) {
     const autograd::Replica* const own = autograd::replica_of(replicas[0]);

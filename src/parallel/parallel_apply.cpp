@@ -12,6 +12,7 @@
 #include "core/context.h"
 #include "core/failures.h"
 #include "core/text.h"
+#include "nn/each_state.h"
 #include "parallel/replica_barrier.h"
 #include "runtime/registry.h"
 #include "tensor/philox.h"
@@ -108,16 +109,11 @@ bool is_consequence(const std::exception_ptr& failure) {
 namespace detail {
 
 std::optional<Device> device_of(nn::ModuleBase& module) {
-  struct First final : nn::Visitor {
-    std::optional<Device> device;
-    void parameter(const nn::Path&, nn::Parameter& value) override { look(value); }
-    void buffer(const nn::Path&, nn::Buffer& value) override { look(value); }
-    void look(const Tensor& value) {
-      if (!device && value.defined()) device = value.device();
-    }
-  } first;
-  module.visit(nn::Path(), first);
-  return first.device;
+  std::optional<Device> device;
+  nn::for_each_state(module, [&](const nn::Path&, const nn::State& value) {
+    if (!device && value.defined()) device = value.device();
+  });
+  return device;
 }
 
 void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices) {

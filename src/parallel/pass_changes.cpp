@@ -12,6 +12,7 @@
 #include <lockstep/parallel/collectives.h>
 
 #include "core/text.h"
+#include "nn/each_state.h"
 #include "parallel/in_lockstep.h"
 #include "parallel/replica_group_impl.h"
 #include "parallel/replica_sync.h"
@@ -22,17 +23,15 @@ namespace {
 
 using nn::BufferSync;
 
-// Finds the path of state number `number`.
-struct PathOf final : nn::Visitor {
-  std::size_t left;
+// The path of state number `number`.
+std::string path_of(const nn::ModuleBase& module, std::size_t number) {
   std::string path;
-  PathOf(nn::ModuleBase& module, std::size_t number) : left(number) { module.visit(nn::Path(), *this); }
-  void parameter(const nn::Path& at, nn::Parameter&) override { look(at); }
-  void buffer(const nn::Path& at, nn::Buffer&) override { look(at); }
-  void look(const nn::Path& at) {
+  std::size_t left = number;
+  nn::for_each_state(module, [&](const nn::Path& at, const nn::State&) {
     if (left-- == 0) path = at.str();
-  }
-};
+  });
+  return path;
+}
 
 // The number of a process's replicas that have changed a state, or one of the marks below.
 using Changes = std::uint16_t;
@@ -87,7 +86,7 @@ void PassChanges::check_trained_unchanged() const {
     for (std::size_t r = 0; r < ran(); ++r)
       if (changed(r, k))
         throw InvalidArgument(
-            text("[DataParallel] expected forward to leave parameter \"", PathOf(module_, k).path,
+            text("[DataParallel] expected forward to leave parameter \"", path_of(module_, k),
                  "\" as it is, got it changed in place in replica ", r, " on ", state(r, k).device(),
                  ": each replica would go on with its own. Change it outside of forward, for example after "
                  "optimizer.step(); or let it require no gradient: then the first replica's value goes to all, as a "
@@ -114,7 +113,7 @@ void PassChanges::check_same_trained(const std::vector<std::vector<Changes>>& al
   for (std::size_t p = 1; p < all.size(); ++p)
     for (std::size_t k = 0; k < primary_.states.size(); ++k)
       if ((all[p][k] == kTrained) != (all[0][k] == kTrained))
-        throw InvalidArgument(text("[DataParallel] expected parameter \"", PathOf(module_, k).path,
+        throw InvalidArgument(text("[DataParallel] expected parameter \"", path_of(module_, k),
                                    "\" to require a gradient in all processes or in none, got one that does only in "
                                    "process ",
                                    all[p][k] == kTrained ? p : 0, " of processes 0 and ", p));

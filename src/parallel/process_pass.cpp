@@ -15,25 +15,12 @@
 #include "distributed/call_log.h"
 #include "distributed/same_lines.h"
 #include "distributed/transport.h"
+#include "nn/each_state.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::detail {
 namespace {
-
-// The lines that have to be equal in all processes, and the states whose values are broadcast.
-struct ModelDescription final : nn::Visitor {
-  std::vector<std::string> lines;
-  std::vector<nn::State*> states;
-
-  void parameter(const nn::Path& path, nn::Parameter& value) override { add("parameter", path, value); }
-  void buffer(const nn::Path& path, nn::Buffer& value) override { add("buffer", path, value); }
-  void add(const char* kind, const nn::Path& path, nn::State& value) {
-    lines.push_back(text(kind, " \"", path.str(), "\" ", value.sizes(), ' ', value.dtype(),
-                         value.requires_grad() ? "" : " without a gradient"));
-    states.push_back(&value);
-  }
-};
 
 // Shares in proportion to each process's count; equal if all counts are 0.
 std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::int64_t>& of_each, std::size_t here) {
@@ -125,17 +112,20 @@ void fail_processes(const World& world) noexcept {
 
 void check_and_broadcast_model(const World& world, nn::ModuleBase& module, Device device, const std::string& options) {
   if (world.size() == 1) return;
-  ModelDescription description;
-  module.visit(nn::Path(), description);
-  description.lines.push_back(options);
-  std::string mine;
-  for (const std::string& line : description.lines) mine += line + '\n';
+  std::string mine;  // the lines that have to be equal in all processes
+  std::vector<nn::State*> states;
+  nn::for_each_state(module, [&](const nn::Path& path, auto& value) {
+    mine += text(nn::kind_name(value), " \"", path.str(), "\" ", value.sizes(), ' ', value.dtype(),
+                 value.requires_grad() ? "" : " without a gradient", '\n');
+    states.push_back(&value);
+  });
+  mine += options + '\n';
   world.agree(mine, "comparing models", [&](const std::vector<std::string>& of_each) {
     expect_same_lines("[DataParallel] expected the same model in all processes", world, of_each);
   });
   const NoGrad guard;
   Communicator communicator({device}, world);
-  for (nn::State* const state : description.states) {
+  for (nn::State* const state : states) {
     if (!state->defined() || state->numel() == 0) continue;
     const Tensor values = state->detach().contiguous();
     collective::broadcast(communicator, std::span(&values, 1), 0);

@@ -13,6 +13,7 @@
 #include "autograd/several_processes.h"
 #include "core/text.h"
 #include "distributed/call_log.h"
+#include "nn/each_state.h"
 #include "parallel/replica_group_impl.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
@@ -20,30 +21,13 @@
 namespace lockstep::detail {
 namespace {
 
-std::string frozen_parameters(nn::ModuleBase& module) {
-  struct Frozen final : nn::Visitor {
-    std::string names;
-
-    void parameter(const nn::Path& path, nn::Parameter& value) override {
-      if (!value.requires_grad()) names += (names.empty() ? "" : ", ") + path.str();
-    }
-  };
-  Frozen frozen;
-  module.visit(nn::Path(), frozen);
-  return frozen.names;
+std::string frozen_parameters(const nn::ModuleBase& module) {
+  std::string names;
+  nn::for_each_state(module, [&](const nn::Path& path, nn::Parameter& value) {
+    if (!value.requires_grad()) names += (names.empty() ? "" : ", ") + path.str();
+  });
+  return names;
 }
-
-struct ModuleScan final : nn::Visitor {
-  bool any_off_cpu = false;
-  void module(const nn::Path& path, nn::ModuleBase& module) override {
-    if (dynamic_cast<DataParallelMark*>(&module))
-      throw InvalidArgument(
-          text("[DataParallel] expected a module without DataParallel inside, got one at \"", path.str(), "\""));
-  }
-  void parameter(const nn::Path&, nn::Parameter& value) override { scan(value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { scan(value); }
-  void scan(const Tensor& value) { any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu()); }
-};
 
 }  // namespace
 
@@ -61,9 +45,15 @@ std::vector<Device> resolve_devices(const std::vector<int>& device_ids) {
 }
 
 void move_to_device(nn::ModuleBase& module, Device device) {
-  ModuleScan scan;
-  module.visit(nn::Path(), scan);
-  if (!scan.any_off_cpu) module.to(device);
+  for (const auto& [path, each] : module.named_modules())
+    if (dynamic_cast<DataParallelMark*>(each))
+      throw InvalidArgument(
+          text("[DataParallel] expected a module without DataParallel inside, got one at \"", path, "\""));
+  bool any_off_cpu = false;
+  nn::for_each_state(module, [&](const nn::Path&, const nn::State& value) {
+    any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu());
+  });
+  if (!any_off_cpu) module.to(device);
   ReplicaSync::check_placement(module, device);
 }
 
@@ -98,8 +88,8 @@ void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
     check_and_broadcast_model(options_.world, *module_, devices_.front(),
                               text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ",
                                    buckets.bytes, " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
-                                   ", comm_hook: ", int(bool(buckets.comm_hook)),
-                                   ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
+                                   ", comm_hook: ", int(bool(buckets.comm_hook)), ", loss: ", int(options_.loss),
+                                   ", gather: ", int(options_.gather)));
     make_replicas();
   });
 }

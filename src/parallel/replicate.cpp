@@ -1,6 +1,7 @@
 #include <lockstep/parallel/replicate.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstring>
 #include <typeinfo>
 
@@ -9,6 +10,7 @@
 #include "autograd/meta.h"
 #include "core/context.h"
 #include "core/text.h"
+#include "nn/each_state.h"
 #include "nn/step_modules.h"
 #include "parallel/in_lockstep.h"
 #include "parallel/replica_sync.h"
@@ -18,40 +20,12 @@
 namespace lockstep {
 namespace {
 
-void check_shaped(const char* op, const char* kind, const nn::Path& path, const nn::State& value) {
+template <class S>
+void check_shaped(const char* op, const nn::Path& path, const S& value) {
   if (!value.defined())
-    throw InvalidArgument(text("[", op, "] expected ", kind, " \"", path.str(),
+    throw InvalidArgument(text("[", op, "] expected ", nn::kind_name(value), " \"", path.str(),
                                "\" to have a shape, got a lazy one: run one batch through the module first"));
 }
-
-struct ShapeCheck final : nn::Visitor {
-  void parameter(const nn::Path& path, nn::Parameter& value) override {
-    check_shaped("replicate", "parameter", path, value);
-  }
-  void buffer(const nn::Path& path, nn::Buffer& value) override { check_shaped("replicate", "buffer", path, value); }
-};
-
-class Placement final : public nn::Visitor {
- public:
-  explicit Placement(Device device) : device_(device) {}
-  void parameter(const nn::Path& path, nn::Parameter& value) override { check("parameter", path, value); }
-  void buffer(const nn::Path& path, nn::Buffer& value) override {
-    check("buffer", path, value);
-    if (value.sync() == nn::BufferSync::mean && !is_floating(value.dtype()))
-      throw DTypeError(text("[DataParallel] expected a floating dtype for buffer \"", path.str(),
-                            "\", which is averaged over the replicas (BufferSync::mean), got ", value.dtype(),
-                            ": use BufferSync::primary or BufferSync::equal"));
-  }
-
- private:
-  void check(const char* kind, const nn::Path& path, const nn::State& value) const {
-    check_shaped("DataParallel", kind, path, value);
-    if (value.device() != device_)
-      throw DeviceMismatch(
-          text("[DataParallel] expected ", kind, " \"", path.str(), "\" on ", device_, ", got it on ", value.device()));
-  }
-  Device device_;
-};
 
 }  // namespace
 
@@ -127,8 +101,7 @@ bool ReplicaSync::Impl::fits(const ModuleState& primary) const {
 void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> devices) {
   if (devices.empty()) throw InvalidArgument("[replicate] expected at least one device, got none");
   for (const Device& device : devices) device_state(device);
-  ShapeCheck visitor;
-  module.visit(nn::Path(), visitor);
+  nn::for_each_state(module, [](const nn::Path& path, auto& value) { check_shaped("replicate", path, value); });
 }
 
 // Detects states that were changed by hand between steps. Trained states must be in lockstep as before the captured
@@ -209,8 +182,17 @@ ReplicaSync& ReplicaSync::operator=(ReplicaSync&&) noexcept = default;
 
 void ReplicaSync::check_placement(nn::ModuleBase& module, Device device) {
   nn::use_in_step(module);
-  Placement visitor(device);
-  module.visit(nn::Path(), visitor);
+  nn::for_each_state(module, [&]<class S>(const nn::Path& path, S& value) {
+    check_shaped("DataParallel", path, value);
+    if (value.device() != device)
+      throw DeviceMismatch(text("[DataParallel] expected ", nn::kind_name(value), " \"", path.str(), "\" on ", device,
+                                ", got it on ", value.device()));
+    if constexpr (std::same_as<S, nn::Buffer>)
+      if (value.sync() == nn::BufferSync::mean && !is_floating(value.dtype()))
+        throw DTypeError(text("[DataParallel] expected a floating dtype for buffer \"", path.str(),
+                              "\", which is averaged over the replicas (BufferSync::mean), got ", value.dtype(),
+                              ": use BufferSync::primary or BufferSync::equal"));
+  });
 }
 
 void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas) {

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "io/byte_source.h"
 #include "io/safetensors_file.h"
+#include "nn/each_state.h"
 
 namespace lockstep {
 namespace {
@@ -159,18 +160,6 @@ Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions
 
 namespace {
 
-class Keys final : public nn::Visitor {
- public:
-  explicit Keys(nn::ModuleBase& model) { model.visit(nn::Path(), *this); }
-  bool contains(const std::string& key) const { return keys_.contains(key); }
-
- private:
-  void parameter(const nn::Path& path, nn::Parameter&) override { keys_.insert(path.str()); }
-  void buffer(const nn::Path& path, nn::Buffer&) override { keys_.insert(path.str()); }
-
-  std::set<std::string> keys_;
-};
-
 constexpr std::string_view kWrapper = "module.";
 
 std::string wrapped(const std::string& key) { return std::string(kWrapper) + key; }
@@ -180,7 +169,8 @@ std::string unwrapped(const std::string& key) { return key.starts_with(kWrapper)
 
 // Keys may be as in the model, or have a "module." too many or too few. Takes the reading that matches the most keys.
 void load_model(nn::ModuleBase& model, const StateDict& state) {
-  const Keys keys(model);
+  std::set<std::string> keys;
+  nn::for_each_state(model, [&](const nn::Path& path, const nn::State&) { keys.insert(path.str()); });
   std::array<std::int64_t, 3> known = {};
   for (const auto& [key, tensor] : state) {
     known[0] += keys.contains(key);

@@ -8,26 +8,11 @@
 #include <lockstep/train/checkpoint_folder.h>
 
 #include "core/text.h"
+#include "nn/each_state.h"
 #include "runtime/registry.h"
 
 namespace lockstep::train::detail {
 namespace {
-
-// Replaces parameters and buffers on lost devices by zeros on another device. Handles to them stay valid.
-class MoveOffLostDevices final : public nn::Visitor {
- public:
-  explicit MoveOffLostDevices(Device to) : to_(to) {}
-
- private:
-  void parameter(const nn::Path&, nn::Parameter& value) override { move_off(value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { move_off(value); }
-  void move_off(nn::State& value) const {
-    if (value.defined() && is_lost(value.device()))
-      value.reset(zeros(value.sizes(), {.dtype = value.dtype(), .device = to_}));
-  }
-
-  const Device to_;
-};
 
 std::string names(const std::vector<Device>& devices) {
   std::string all;
@@ -53,8 +38,11 @@ void Recovery::go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimiz
   notes_.push_back(text("lost ", names(lost), ": ", message_of_current_error(),
                         "; going on from the newest checkpoint with ", names(left)));
   std::cerr << text("[trainer] ", notes_.back(), '\n');
-  MoveOffLostDevices visitor(left.front());
-  module.visit(nn::Path(), visitor);
+  // Handles to parameters and buffers stay valid; the checkpoint has their values.
+  nn::for_each_state(module, [&](const nn::Path&, nn::State& value) {
+    if (value.defined() && is_lost(value.device()))
+      value.reset(zeros(value.sizes(), {.dtype = value.dtype(), .device = left.front()}));
+  });
   for (optim::Optimizer* const optimizer : optimizers) optimizer->reset_state();
   options_.checkpoint.resume = true;
   devices_ = std::move(left);

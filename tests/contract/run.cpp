@@ -14,6 +14,7 @@
 
 #include "contract/batch.h"
 #include "contract/net.h"
+#include "nn/each_state.h"
 #include "support/in_processes.h"
 #include "support/replicas.h"
 
@@ -382,16 +383,11 @@ class Run {
   }
 
   nn::Buffer& value_named(const std::string& wanted) {
-    struct Find final : nn::Visitor {
-      const std::string* wanted;
-      nn::Buffer* found = nullptr;
-      void buffer(const nn::Path& path, nn::Buffer& value) override {
-        if (path.str() == *wanted) found = &value;
-      }
-    } find;
-    find.wanted = &wanted;
-    module().visit(nn::Path(), find);
-    return *find.found;
+    nn::Buffer* found = nullptr;
+    nn::for_each_state(module(), [&](const nn::Path& path, nn::Buffer& value) {
+      if (path.str() == wanted) found = &value;
+    });
+    return *found;
   }
 
   // Continues with a new model and optimizer from the state of the old ones.

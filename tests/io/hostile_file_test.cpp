@@ -191,6 +191,7 @@ const std::vector<Case>& cases() {
       {file_of("{\"" + std::string(200, 'k') + "\\u0007\":1}"),
        "expected an object for tensor \"" + std::string(120, 'k') + "\"..., got 1"},
       {file_of("{\"\\u001b[2J\":1}"), R"(expected an object for tensor "\u001b[2J", got 1)"},
+      {file_of("{\"\x7f \u00df \u20ac \U0001f600\":1}"), R"(for tensor "\u007f \u00df \u20ac \ud83d\ude00", got 1)"},
   };
   return all;
 }

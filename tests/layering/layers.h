@@ -63,7 +63,7 @@ inline constexpr std::array kVendors{
     Vendor{"nvtx", "src/backends/cuda/"},
     Vendor{"cub/", "src/backends/cuda/"},
     Vendor{"mpi", "src/distributed/mpi/"},
-    Vendor{"nlohmann/", "src/io/"},
+    Vendor{"nlohmann/", "tests/"},
     Vendor{"fmt/", "src/core/"},
     Vendor{"xxh", "src/io/"},
     Vendor{"png", "src/data/images/"},

@@ -296,7 +296,7 @@ static_assert(!kHidesNoTensors<std::function<void()>> && !kHidesNoTensors<nn::Li
 static_assert(!kHidesNoTensors<Tensor*> && !kHidesNoTensors<std::shared_ptr<const Output>>);
 static_assert(!kHidesNoTensors<std::vector<std::unique_ptr<Tensor>>> &&
               !kHidesNoTensors<std::reference_wrapper<Output>>);
-static_assert(!kHidesNoTensors<std::shared_ptr<Hidden>> && !kHidesNoTensors<std::reference_wrapper<Hidden>>);
+static_assert(!kHidesNoTensors<std::shared_ptr<Hidden>>);
 static_assert(kHidesNoTensors<Gather> && kHidesNoTensors<Device> && kHidesNoTensors<std::optional<double>>);
 static_assert(kHidesNoTensors<std::nullopt_t> && kHidesNoTensors<std::string_view> && kHidesNoTensors<const char*>);
 static_assert(kHidesNoTensors<int (*)(double)> && kHidesNoTensors<std::set<std::pair<int, std::string>>>);

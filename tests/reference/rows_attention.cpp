@@ -2,28 +2,23 @@
 #include <lockstep/nn/transformer.h>
 #include <lockstep/ops/attention.h>
 
+#include "nn/each_state.h"
 #include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {
 
 // Replaces the parameters by the inputs after the first one, which have the same order.
-class Bind : public nn::Visitor {
- public:
-  explicit Bind(const Call& call) : call_(call) {}
-  void parameter(const nn::Path&, nn::Parameter& parameter) override {
-    static_cast<Tensor&>(parameter) = call_[next_++];
-  }
-
- private:
-  const Call& call_;
-  std::size_t next_ = 1;
-};
+void bind(nn::ModuleBase& layer, const Call& call) {
+  std::size_t next = 1;
+  nn::for_each_state(layer, [&](const nn::Path&, nn::Parameter& parameter) {
+    static_cast<Tensor&>(parameter) = call[next++];
+  });
+}
 
 Outputs multihead_attention(const Call& c) {
   nn::MultiheadAttention layer(c.integer("embed_dim"), c.integer("num_heads"), {.batch_first = c.flag("batch_first")});
-  Bind bind(c);
-  layer.visit({}, bind);
+  bind(layer, c);
   return layer(c[0], c[0], c[0]).output;
 }
 
@@ -33,8 +28,7 @@ Outputs transformer_encoder_layer(const Call& c) {
                                      .dropout = c.number("dropout"),
                                      .batch_first = c.flag("batch_first"),
                                      .norm_first = c.flag("norm_first")});
-  Bind bind(c);
-  layer.visit({}, bind);
+  bind(layer, c);
   return layer(c[0]);
 }
 

@@ -1,31 +1,19 @@
 // Recurrent layers; the inputs of a case include their parameters.
 #include <lockstep/nn/recurrent.h>
 
+#include "nn/each_state.h"
 #include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {
 
 // Replaces a layer's parameters by a case's inputs, from the second one on.
-class PutParameters : public nn::Visitor {
- public:
-  explicit PutParameters(const Call& call) : call_(call) {}
-  void parameter(const nn::Path&, nn::Parameter& parameter) override {
-    Tensor& handle = parameter;
-    handle = call_[++at_];
-  }
-  std::size_t at() const { return at_; }
-
- private:
-  const Call& call_;
-  std::size_t at_ = 0;
-};
-
-template <class Layer>
-void put_parameters(Layer& layer, const Call& c) {
-  PutParameters put(c);
-  layer.visit({}, put);
-  if (put.at() + 1 != c.inputs().size()) throw std::logic_error("a case has other parameters than the layer");
+void put_parameters(nn::ModuleBase& layer, const Call& c) {
+  std::size_t at = 0;
+  nn::for_each_state(layer, [&](const nn::Path&, nn::Parameter& parameter) {
+    static_cast<Tensor&>(parameter) = c[++at];
+  });
+  if (at + 1 != c.inputs().size()) throw std::logic_error("a case has other parameters than the layer");
 }
 
 // A case without biases has two parameters for each layer and direction, or three with a projection.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <any>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -36,18 +37,9 @@ enum class Kind { one };
 struct Tag {};
 struct Plain {
   int a;
-  std::string s;
-  std::optional<int> o;
-  std::vector<double> v;
-};
-struct PlainOfPlain {
-  Plain p;
-  int x[3];
-  std::shared_ptr<const Plain> q;
-};
-struct PlainOfItself {
-  int x;
-  std::vector<PlainOfItself> children;
+  double x[3];
+  std::array<Kind, 2> kinds;
+  const char* name;
 };
 class Compared {
  public:
@@ -59,7 +51,7 @@ class Compared {
 };
 static_assert(kAllShow<int, bool, Kind, Tag, std::nullptr_t, std::nullopt_t, int (*)(double), const char*>);
 static_assert(kAllShow<std::string, std::string_view, std::filesystem::path, Device, DType, Shape, TensorOptions>);
-static_assert(kAllShow<Plain, PlainOfPlain, PlainOfItself, Compared, std::set<Compared*>, std::vector<Plain>>);
+static_assert(kAllShow<Plain, Compared, std::set<Compared*>, std::vector<Plain>, std::shared_ptr<const Plain>>);
 static_assert(kAllShow<std::vector<bool>, std::map<std::string, std::vector<double>>, std::unique_ptr<int>>);
 
 // Types that hold tensors that are not found, with and without an operator==.
@@ -93,13 +85,6 @@ struct BehindAPointer {
   std::map<std::string, Hidden*> x;
   bool operator==(const BehindAPointer&) const = default;
 };
-struct AfterOthers {
-  std::optional<int> a;
-  std::any b;
-  std::function<void()> c;
-  Tensor x;
-  bool operator==(const AfterOthers&) const { return true; }
-};
 struct InItself {
   std::vector<InItself> children;
   Tensor x;
@@ -109,12 +94,12 @@ struct Converts {
   operator Tensor() const;
   bool operator==(const Converts&) const = default;
 };
-static_assert(kNoneShows<Hidden, SaysEqual, DefaultEqual, Nested, FromBase, InAnArray, BehindAPointer, AfterOthers,
-                         InItself, Converts>);
+static_assert(
+    kNoneShows<Hidden, SaysEqual, DefaultEqual, Nested, FromBase, InAnArray, BehindAPointer, InItself, Converts>);
 static_assert(kNoneShows<Tensor*, Tensor**, std::shared_ptr<Tensor[]>, std::vector<std::unique_ptr<Tensor>>, Hidden*,
                          std::shared_ptr<const Hidden>, std::weak_ptr<Hidden>, std::shared_ptr<Tree>>);
-static_assert(kNoneShows<std::reference_wrapper<Tensor>, std::tuple<int, std::reference_wrapper<Hidden>>,
-                         std::reference_wrapper<Tree>, std::tuple<Tensor&>>);
+static_assert(
+    kNoneShows<std::reference_wrapper<Tensor>, std::tuple<int, std::reference_wrapper<Tree>>, std::tuple<Tensor&>>);
 static_assert(kNoneShows<std::set<Tensor>, std::queue<Tensor>, std::span<Tensor>, std::valarray<Tensor>,
                          std::multimap<int, Tensor>, std::unordered_multimap<int, Tensor>, std::vector<Hidden>>);
 
@@ -131,9 +116,27 @@ struct HoldsAny {
   int a;
   std::any b;
 };
+struct Refers {
+  const Tensor& x;
+};
+class Texts {
+ public:
+  explicit Texts(std::string);
+  bool operator==(const Texts&) const = default;
+
+ private:
+  std::string text_;
+};
+class DeclaredTexts : public Texts {};
 inline const auto kCaptures = [x = Tensor()] { return x; };
+inline const auto kRefers = [&x = kCaptures] { return x(); };
+}  // namespace
+template <>
+inline constexpr bool kIsPlain<DeclaredTexts> = true;
+namespace {
 static_assert(kNoneShows<Closed, Closed*, std::shared_ptr<Closed>, HoldsAny, std::any, std::function<void()>, void*,
-                         Incomplete*, std::remove_const_t<decltype(kCaptures)>>);
+                         Incomplete*, Refers, Texts, decltype(kCaptures), decltype(kRefers)>);
+static_assert(kAllShow<DeclaredTexts, std::shared_ptr<DeclaredTexts>, std::map<int, DeclaredTexts>>);
 static_assert(kAllShow<std::reference_wrapper<Closed>, std::reference_wrapper<std::function<void()>>>);
 
 TEST(TensorsIn, AreVisitedByName) {

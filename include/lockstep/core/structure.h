@@ -199,10 +199,10 @@ template <class T, bool kIsKnown>
 constexpr void require_known() {
   static_assert(
       kIsKnown,
-      "Lockstep cannot find the tensors in this type. Add auto members() { return lockstep::members(\"x\", x); }; "
-      "or operator== if it holds no tensors; or pass std::ref(x) if replicas share it, such as a callable. "
-      "A module holds nn::Parameter, nn::Buffer, modules, numbers and enums, in containers of "
-      "lockstep/core/structure.h");
+      "Lockstep cannot find the tensors in this type. Add auto members() { return lockstep::members(\"x\", x); }; or, "
+      "for another library's class without tensors, template <> inline constexpr bool lockstep::kIsPlain<T> = true; or "
+      "pass std::ref(x) if replicas share it, such as a callable. A module holds nn::Parameter, nn::Buffer, modules, "
+      "numbers and enums, in containers of lockstep/core/structure.h");
 }
 
 }  // namespace lockstep

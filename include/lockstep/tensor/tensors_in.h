@@ -4,12 +4,13 @@
 
 #include <concepts>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include <lockstep/core/structure.h>
-#include <lockstep/tensor/hidden_tensors.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -44,18 +45,62 @@ consteval bool holds_tensors() {
 template <class T>
 inline constexpr bool kHoldsTensors = detail::holds_tensors<T>();
 
-/// True for types that hide no tensors: types in which tensors are found, and types that hold none. The latter are
-/// numbers, enums, texts, empty types, aggregates of these and pointers to these, and types with an operator==, which
-/// only plain values have. A reference_wrapper marks values that replicas share; it may refer to any type.
+namespace detail {
 template <class T>
-inline constexpr bool kHidesNoTensors = kHoldsTensors<T> ||
-                                        detail::hidden_tensors<std::remove_cv_t<T>>() == detail::HiddenTensors::none;
+consteval bool is_plain();
+}  // namespace detail
+
+/// True for types that hold no tensors: numbers, enums, empty types, structs that are copied byte by byte (which a
+/// Tensor is not), containers of and pointers to such types. Declares any other class that holds none:
+///   template <> inline constexpr bool lockstep::kIsPlain<Config> = true;
+template <class T>
+inline constexpr bool kIsPlain = detail::is_plain<T>();
+template <class T>
+inline constexpr bool kIsPlain<std::shared_ptr<T>> = kIsPlain<T*>;
+template <class T>
+inline constexpr bool kIsPlain<std::weak_ptr<T>> = kIsPlain<T*>;
+template <class T, class D>
+inline constexpr bool kIsPlain<std::unique_ptr<T, D>> = kIsPlain<T*>;
+/// With std::ref, the user says that replicas share a value. It must not hold tensors that could be split.
+template <class T>
+inline constexpr bool kIsPlain<std::reference_wrapper<T>> = !kHoldsTensors<T>;
+
+namespace detail {
+
+template <class... T>
+consteval bool are_plain(PartTypes<T...>) {
+  return (kIsPlain<std::remove_cvref_t<T>> && ...);
+}
+
+template <class T>
+consteval bool is_plain() {
+  if constexpr (std::is_pointer_v<T>)
+    return kIsPlain<std::remove_cv_t<std::remove_extent_t<std::remove_pointer_t<T>>>>;
+  else if constexpr (std::is_scalar_v<T> || std::is_function_v<T>)
+    return true;
+  else if constexpr (std::is_void_v<T> || !requires { sizeof(T); })
+    return false;
+  else if constexpr (std::convertible_to<T, Tensor> || kStructure<T> == Structure::members)
+    return false;
+  else if constexpr (kStructure<T> != Structure::piece)
+    return are_plain(PartsOf<T>());
+  else if constexpr (requires { typename T::value_type; })
+    return (std::same_as<typename T::value_type, T> || are_plain(PartTypes<typename T::value_type>())) &&
+           std::equality_comparable<T>;
+  else
+    return std::is_empty_v<T> || std::is_trivially_copy_assignable_v<T>;
+}
+
+}  // namespace detail
+
+/// True for types that hide no tensors: those that are walked, and those that hold none.
+template <class T>
+inline constexpr bool kHidesNoTensors = kHoldsTensors<T> || kIsPlain<std::remove_cv_t<T>>;
 
 /// Does not compile for a part that may hide tensors.
 template <class Part>
 constexpr void require_shown_tensors() {
   require_known<Part, kHidesNoTensors<Part>>();
-  if constexpr (kHidesNoTensors<Part> && !kHoldsTensors<Part>) detail::require_usable_equality<Part>();
 }
 
 namespace detail {
