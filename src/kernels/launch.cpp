@@ -1,5 +1,6 @@
 #include "kernels/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -18,7 +19,8 @@ void check_forms(const char* op, const DeviceState& device, bool has_device_form
 
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel) {
-  DeviceState& device = *written.front()->impl()->storage->device;
+  const Tensor& any = **std::find_if(written.begin(), written.end(), [](const Tensor* t) { return t->defined(); });
+  DeviceState& device = *any.impl()->storage->device;
   if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once, without streams
   const StreamHandle stream = current_stream_handle(device);
   const std::size_t count = written.size() + read.size();
@@ -27,12 +29,13 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   MemoryAccess* const accesses = many.empty() ? few.data() : many.data();
   MemoryAccess* next = accesses;
   const auto add = [&](const Tensor& tensor, AccessKind kind) {
+    if (!tensor.defined()) return;
     *next++ = {region_of(*tensor.impl()), kind};
     use_on(stream, tensor);
   };
   for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
   for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
-  device.backend.launch(stream, {name, flops, std::span(accesses, count)}, kernel);
+  device.backend.launch(stream, {name, flops, std::span(accesses, next)}, kernel);
 }
 
 }  // namespace lockstep

@@ -6,22 +6,18 @@
 #include <lockstep/tensor/batch_shard.h>
 
 #include "autograd/in_place.h"
-#include "autograd/record.h"
 #include "kernels/map/map.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/batch_norm_kernel.h"
 #include "ops/fused.h"
 #include "ops/images.h"
+#include "ops/norms.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record_many;
-using autograd::Saved;
 
 // Statistics of each channel: [channels]. Squares of 16-bit floats overflow, so statistics and arithmetic with them are
 // float32.
@@ -84,11 +80,6 @@ ChannelPieces pieces_of(const Tensor& x, const Tensor& g) {
   return ChannelPieces(extent, int(16 / sizeof(T)), aligned(x) && aligned(g));
 }
 
-template <class T>
-T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
-}
-
 // For GPUs, which compute in x's dtype with float32 statistics, in three grids, and update the running statistics, if
 // any.
 struct RunningStatistics {
@@ -125,25 +116,24 @@ Normalized normalized_by_grids(const Tensor& given, const Tensor& given_weight, 
                                           to + 3 * channels,
                                           data_or_null<T>(running.mean),
                                           data_or_null<T>(running.variance)};
-    const auto or_other = [](const Tensor& tensor, const Tensor& other) { return tensor.defined() ? &tensor : &other; };
     launch("batch_norm_statistics", 5 * double(x.numel()),
-           std::array{&partial, &of_channels, or_other(running.mean, partial), or_other(running.variance, partial)},
-           std::array{&x, or_other(weight, of_channels), or_other(bias, of_channels)}, kernel);
+           std::array{&partial, &of_channels, &running.mean, &running.variance}, std::array{&x, &weight, &bias},
+           kernel);
     const auto each = [&](int i) { return per_channel(row(i), x.dim()); };
     map<T, T, C, C, C>("batch_norm", 3, BatchNormalize(), result.y, x, each(0), each(2), each(3));
   });
   return result;
 }
 
-Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const Tensor& given_weight,
-                             const Statistics& statistics, double eps) {
+NormGradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const Tensor& given_weight,
+                                 const Statistics& statistics, double eps) {
   const Tensor x = to_layout_of(given_x, given_x), g = to_layout_of(given_g, x);
   const Tensor weight = given_weight.defined() ? given_weight.contiguous() : given_weight;
   DeviceState& device = *x.impl()->storage->device;
   const std::int64_t channels = x.sizes()[1];
   const Tensor of_channels = make_tensor(device, {3, channels}, statistics.mean.dtype());
-  Gradients result = {make_like(x), make_tensor(device, {channels}, x.dtype()),
-                      make_tensor(device, {channels}, x.dtype())};
+  const NormGradients result = {make_like(x), make_tensor(device, {channels}, x.dtype()),
+                                make_tensor(device, {channels}, x.dtype())};
   visit_floating("batch_norm", x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
     const ChannelPieces pieces = pieces_of<T>(x, g);
@@ -157,17 +147,15 @@ Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const
                                         data_or_null<T>(weight),
                                         data_or_null<C>(statistics.mean),
                                         data_or_null<C>(statistics.variance),
-                                        data_or_null<T>(result[1]),
-                                        data_or_null<T>(result[2]),
+                                        data_or_null<T>(result.weight),
+                                        data_or_null<T>(result.bias),
                                         to,
                                         to + channels,
                                         to + 2 * channels};
-    launch("batch_norm_sums", 4 * double(x.numel()),
-           std::array{&partial, &of_channels, &std::as_const(result[1]), &std::as_const(result[2])},
-           std::array{&x, &g, weight.defined() ? &weight : &of_channels, &statistics.mean, &statistics.variance},
-           kernel);
+    launch("batch_norm_sums", 4 * double(x.numel()), std::array{&partial, &of_channels, &result.weight, &result.bias},
+           std::array{&x, &g, &weight, &statistics.mean, &statistics.variance}, kernel);
     const auto each = [&](const Tensor& row) { return per_channel(row, x.dim()); };
-    map<T, T, T, C, C, C, C>("batch_norm_gradient", 5, BatchNormalizeGradient(), result[0], g, x, each(statistics.mean),
+    map<T, T, T, C, C, C, C>("batch_norm_gradient", 5, BatchNormalizeGradient(), result.x, g, x, each(statistics.mean),
                              each(of_channels.select(0, 0)), each(of_channels.select(0, 1)),
                              each(of_channels.select(0, 2)));
   });
@@ -175,8 +163,8 @@ Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const
 }
 
 // The gradients of x, weight and bias; also computes those of a weight or bias that is undefined.
-Gradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
-                       double eps) {
+NormGradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
+                           double eps) {
   const int rank = x.dim();
   const Shape dims = all_but_channels(rank);
   const Tensor mean_of = per_channel(statistics.mean, rank), variance = per_channel(statistics.variance, rank);
@@ -185,21 +173,21 @@ Gradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, c
   return {along * (weight.defined() ? scale * per_channel(weight, rank) : scale), sum(g * normal, dims), sum(g, dims)};
 }
 
-Gradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
-                          double eps) {
+NormGradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
+                              double eps) {
   DeviceState& device = *x.impl()->storage->device;
   const Tensor dense = to_layout_of(x, x);
   const Shape channels = {x.sizes()[1]};
-  Gradients result = {make_like(dense), make_tensor(device, channels, x.dtype()),
-                      make_tensor(device, channels, x.dtype())};
+  const NormGradients result = {make_like(dense), make_tensor(device, channels, x.dtype()),
+                                make_tensor(device, channels, x.dtype())};
   if (run_fused(described(FusedKind::batch_norm_gradient, "batch_norm_gradient", eps), {{to_layout_of(g, dense)},
                                                                                         {dense},
                                                                                         {weight},
                                                                                         {statistics.mean},
                                                                                         {statistics.variance},
-                                                                                        {result[0], true},
-                                                                                        {result[1], true},
-                                                                                        {result[2], true}}))
+                                                                                        {result.x, true},
+                                                                                        {result.weight, true},
+                                                                                        {result.bias, true}}))
     return result;
   return gradients_of(g, x, weight, statistics, eps);
 }
@@ -218,26 +206,13 @@ Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
     statistics = result.statistics;
     out = result.y.to(x.dtype());
   }
-  std::vector<Tensor> inputs = {x};
-  if (weight.defined()) inputs.push_back(weight);
-  if (bias.defined()) inputs.push_back(bias);
-  if (!autograd::any_records(inputs)) return out;
-  record_many("BatchNorm", std::span(&out, 1), inputs,
-              [v = Saved(x), w = weight.defined() ? Saved(weight) : Saved(), statistics, eps,
-               with_weight = weight.defined(), with_bias = bias.defined(), by_grids](const Tensor& g) {
-                if (by_grids && !grad_enabled()) {
-                  Gradients all = gradients_by_grids(g, v.get(), with_weight ? w.get() : Tensor(), statistics, eps);
-                  if (!with_bias) all.pop_back();
-                  if (!with_weight) all.erase(all.begin() + 1);
-                  return all;
-                }
-                const Tensor p = widened(v.get()), q = with_weight ? widened(w.get()) : Tensor();
-                Gradients all = grad_enabled() ? gradients_of(widened(g), p, q, statistics_of(p), eps)
-                                               : fused_gradients(widened(g), p, q, statistics, eps);
-                Gradients gradients = {all[0].to(g.dtype())};
-                if (with_weight) gradients.push_back(all[1].to(g.dtype()));
-                if (with_bias) gradients.push_back(all[2].to(g.dtype()));
-                return gradients;
+  record_norm("BatchNorm", out, x, weight, bias,
+              [statistics, eps, by_grids](const Tensor& g, const Tensor& v, const Tensor& w, const NormNeeds&) {
+                if (by_grids && !grad_enabled()) return gradients_by_grids(g, v, w, statistics, eps);
+                const Tensor p = widened(v), q = w.defined() ? widened(w) : w;
+                const NormGradients of = grad_enabled() ? gradients_of(widened(g), p, q, statistics_of(p), eps)
+                                                        : fused_gradients(widened(g), p, q, statistics, eps);
+                return NormGradients{of.x.to(g.dtype()), of.weight.to(g.dtype()), of.bias.to(g.dtype())};
               });
   return out;
 }

@@ -1,42 +1,18 @@
-#include "ops/group_norm.h"
-
-#include <span>
-#include <vector>
-
+// group_norm: on the host rows of layer_norm's kernel, then times a weight and plus a bias; on a GPU kernels of its
+// own.
 #include <lockstep/ops/arithmetic.h>
-#include <lockstep/ops/reduce.h>
-#include <lockstep/ops/unary.h>
+#include <lockstep/ops/normalization.h>
 
-#include "autograd/record.h"
+#include "core/text.h"
 #include "ops/affine.h"
+#include "ops/autocast.h"
+#include "ops/floating.h"
 #include "ops/group_norm_kernel.h"
+#include "ops/norms.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record_many;
-using autograd::Saved;
-
-struct GroupProblem {
-  GroupExtent extent;
-  double eps;
-};
-
-struct GroupWanted {
-  bool x, weight, bias;
-};
-
-struct GroupFlows {
-  Tensor x, weight, bias;
-};
-
-template <class T>
-T* group_data(const Tensor& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
-}
 
 Tensor make_beside(const Tensor& x, const Shape& sizes, DType dtype) {
   return make_tensor(*x.impl()->storage->device, sizes, dtype);
@@ -45,84 +21,87 @@ Tensor make_beside(const Tensor& x, const Shape& sizes, DType dtype) {
 Tensor dense_form(const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; }
 
 // Differentiable. x and g have the shape of the op's x.
-GroupFlows group_flows_by_ops(const GroupProblem& of, const Tensor& narrow_g, const Tensor& narrow_x,
-                              const Tensor& weight) {
-  const auto& [batch, groups, of_group, inner] = of.extent;
-  const Shape sizes = {batch, groups, of_group, inner};
-  const Tensor g = widened(narrow_g).reshape(sizes), x = widened(narrow_x).reshape(sizes);
-  const Tensor h = weight.defined() ? g * widened(weight).reshape({1, groups, of_group, 1}) : g;
-  const Tensor centered = x - mean(x, {2, 3}, true);
-  const Tensor scale = rsqrt(mean(square(centered), {2, 3}, true) + of.eps), y = centered * scale;
-  const DType dtype = narrow_g.dtype();
-  const Tensor of_x = scale * (h - mean(h, {2, 3}, true) - y * mean(h * y, {2, 3}, true));
-  const auto of_channels = [&](const Tensor& terms) {
-    return sum(terms, {0, 3}).reshape({of.extent.channels()}).to(dtype);
+NormGradients group_gradients_by_ops(const GroupExtent& extent, double eps, const Tensor& g, const Tensor& x,
+                                     const Tensor& weight, const NormNeeds& needs) {
+  const auto& [batch, groups, of_group, inner] = extent;
+  const Shape sizes = {batch, groups, of_group, inner}, channels = {extent.channels()};
+  const auto shaped = [](const Tensor& tensor, const Shape& to) {
+    return tensor.defined() ? tensor.reshape(to) : tensor;
   };
-  return {of_x.reshape(narrow_x.sizes()).to(dtype), of_channels(g * y), of_channels(g)};
+  const NormGradients of = norm_gradients_by_ops(
+      g.reshape(sizes), x.reshape(sizes), shaped(weight, {1, groups, of_group, 1}), needs, {{2, 3}, {0, 3}}, true, eps);
+  return {of.x.reshape(x.sizes()), shaped(of.weight, channels), shaped(of.bias, channels)};
 }
 
-GroupFlows group_flows_by_grids(const GroupProblem& of, const Tensor& any_g, const Tensor& any_x,
-                                const Tensor& any_weight, const GroupWanted& wanted) {
+NormGradients group_gradients_by_grids(const GroupExtent& extent, double eps, const Tensor& any_g, const Tensor& any_x,
+                                       const Tensor& any_weight, const NormNeeds& needs) {
   const Tensor g = dense_form(any_g), x = dense_form(any_x), weight = dense_form(any_weight);
-  const std::int64_t channels = of.extent.channels();
-  const auto make = [&](bool is_wanted, const Shape& sizes) {
-    return is_wanted ? make_beside(x, sizes, x.dtype()) : Tensor();
+  const std::int64_t channels = extent.channels();
+  const auto make = [&](bool needed, const Shape& sizes) {
+    return needed ? make_beside(x, sizes, x.dtype()) : Tensor();
   };
-  const GroupFlows out = {make(wanted.x, x.sizes()), make(wanted.weight, {channels}), make(wanted.bias, {channels})};
-  const Tensor partial = make_beside(x, {of.extent.batch, 2, channels}, wide_dtype(x.dtype()));
-  const auto or_partial = [&](const Tensor& tensor) { return tensor.defined() ? &tensor : &partial; };
-  const std::array<const Tensor*, 4> written = {&partial, or_partial(out.x), or_partial(out.weight),
-                                                or_partial(out.bias)};
-  const std::array<const Tensor*, 3> read = {&g, &x, weight.defined() ? &weight : &x};
+  const NormGradients out = {make(needs.x, x.sizes()), make(needs.weight, {channels}), make(needs.bias, {channels})};
+  const Tensor partial = make_beside(x, {extent.batch, 2, channels}, wide_dtype(x.dtype()));
   visit_floating("group_norm", x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
-    const GroupGradientKernel<T> kernel{of.extent,
-                                        C(of.eps),
-                                        group_data<const T>(g),
-                                        group_data<const T>(x),
-                                        group_data<const T>(weight),
-                                        group_data<T>(out.x),
-                                        group_data<T>(out.weight),
-                                        group_data<T>(out.bias),
-                                        group_data<C>(partial),
+    const GroupGradientKernel<T> kernel{extent,
+                                        C(eps),
+                                        data_or_null<const T>(g),
+                                        data_or_null<const T>(x),
+                                        data_or_null<const T>(weight),
+                                        data_or_null<T>(out.x),
+                                        data_or_null<T>(out.weight),
+                                        data_or_null<T>(out.bias),
+                                        data_or_null<C>(partial),
                                         channels};
-    launch("group_norm_gradient", 18 * double(x.numel()), written, read, kernel);
+    launch("group_norm_gradient", 18 * double(x.numel()), std::array{&partial, &out.x, &out.weight, &out.bias},
+           std::array{&g, &x, &weight}, kernel);
   });
+  return out;
+}
+
+// For devices that launch grids. x is not empty; weight, bias: [channels], or undefined.
+Tensor group_norm_by_grids(const Tensor& any_x, std::int64_t groups, const Tensor& any_weight, const Tensor& any_bias,
+                           double eps) {
+  const std::int64_t batch = any_x.sizes()[0], channels = any_x.sizes()[1];
+  const GroupExtent extent{batch, groups, channels / groups, any_x.numel() / batch / channels};
+  const Tensor x = dense_form(any_x), weight = dense_form(any_weight), bias = dense_form(any_bias);
+  Tensor out = make_beside(x, x.sizes(), x.dtype());
+  visit_floating("group_norm", x.dtype(), [&]<class T>() {
+    const GroupNormKernel<T> kernel{extent,
+                                    ComputeType<T>(eps),
+                                    data_or_null<const T>(x),
+                                    data_or_null<const T>(weight),
+                                    data_or_null<const T>(bias),
+                                    data_or_null<T>(out)};
+    launch("group_norm", 10 * double(x.numel()), out, std::array{&x, &weight, &bias}, kernel);
+  });
+  record_norm(
+      "GroupNorm", out, any_x, any_weight, any_bias,
+      [extent, eps](const Tensor& g, const Tensor& saved_x, const Tensor& saved_weight, const NormNeeds& needs) {
+        return grad_enabled() ? group_gradients_by_ops(extent, eps, g, saved_x, saved_weight, needs)
+                              : group_gradients_by_grids(extent, eps, g, saved_x, saved_weight, needs);
+      });
   return out;
 }
 
 }  // namespace
 
-Tensor group_norm_by_grids(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
-  const std::int64_t batch = x.sizes()[0], channels = x.sizes()[1];
-  const GroupProblem problem{{batch, groups, channels / groups, x.numel() / batch / channels}, eps};
-  const Tensor from = dense_form(x), by = dense_form(weight), plus = dense_form(bias);
-  Tensor out = make_beside(x, x.sizes(), x.dtype());
-  const std::array<const Tensor*, 3> read = {&from, by.defined() ? &by : &from, plus.defined() ? &plus : &from};
-  visit_floating("group_norm", x.dtype(), [&]<class T>() {
-    const GroupNormKernel<T> kernel{problem.extent,          ComputeType<T>(eps),       group_data<const T>(from),
-                                    group_data<const T>(by), group_data<const T>(plus), group_data<T>(out)};
-    launch("group_norm", 10 * double(x.numel()), out, read, kernel);
-  });
-  std::vector<Tensor> inputs = {x};
-  if (weight.defined()) inputs.push_back(weight);
-  if (bias.defined()) inputs.push_back(bias);
-  if (!autograd::any_records(inputs)) return out;
-  const GroupWanted wanted = {needs_grad(x), weight.defined() && needs_grad(weight),
-                              bias.defined() && needs_grad(bias)};
-  const bool weighted = weight.defined(), biased = bias.defined();
-  record_many("GroupNorm", std::span(&out, 1), inputs,
-              [problem, wanted, weighted, biased, saved_x = Saved(x),
-               saved_weight = weighted ? Saved(weight) : Saved()](const Gradients& all) {
-                const Tensor v = saved_x.get(), w = saved_weight.get();
-                const GroupFlows flows = grad_enabled() ? group_flows_by_ops(problem, all[0], v, w)
-                                                        : group_flows_by_grids(problem, all[0], v, w, wanted);
-                Gradients gradients = {wanted.x ? flows.x : Tensor()};
-                if (weighted) gradients.push_back(wanted.weight ? flows.weight : Tensor());
-                if (biased) gradients.push_back(wanted.bias ? flows.bias : Tensor());
-                return gradients;
-              });
-  return out;
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  if (const auto cast = autocast::wide()) return group_norm(cast(x), groups, cast(weight), cast(bias), eps);
+  check_floating("group_norm", x);
+  if (x.dim() < 2 || groups < 1 || x.sizes()[1] % groups != 0)
+    throw ShapeError(text("[group_norm] expected x [batch, channels, ...] with channels in ", groups,
+                          " equal groups, got ", x.sizes()));
+  const std::int64_t rows = x.sizes()[0] * groups, channels = x.sizes()[1];
+  check_affine("group_norm", x, weight, {channels});
+  check_affine("group_norm", x, bias, {channels});
+  if (x.numel() > 0 && x.impl()->storage->device->backend.launches_grids())
+    return group_norm_by_grids(x, groups, weight, bias, eps);
+  const Tensor y = x.numel() == 0 ? x.clone()
+                                  : normalize_rows({"group_norm", "GroupNorm", "normalize_gradients"},
+                                                   x.reshape({rows, x.numel() / rows}), {}, {}, eps);
+  return affine(y.reshape(x.sizes()), per_channel(weight, x.dim()), per_channel(bias, x.dim()));
 }
 
 }  // namespace lockstep

@@ -1,29 +1,22 @@
-// layer_norm and group_norm: one kernel normalizes the rows, with weight and bias if they vary along the rows. (Those
-// of group_norm do not; on a GPU it has its own kernels, ops/group_norm.h.)
-#include <span>
-#include <vector>
+// layer_norm and rms_norm: one kernel normalizes the rows, with weight and bias, and one computes the gradients.
+#include <limits>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
+#include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "kernels/rows/rows.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
-#include "ops/group_norm.h"
+#include "ops/floating.h"
 #include "ops/norm_gradient.h"
-#include "ops/reduced_dims.h"
+#include "ops/norms.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record_many;
-using autograd::Saved;
 
 // y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias.
 struct Affine {
@@ -38,137 +31,116 @@ struct Affine {
   }
 };
 
-template <class T>
+// rms_norm is not centered: it takes the mean for 0, always has a weight, and has no bias.
+template <class T, bool kCentered>
 struct Normalize {
   using C = ComputeType<T>;
-  using Wide = Normalize<C>;
+  using Wide = Normalize<C, kCentered>;
   C eps;
   Affine affine;
-  template <class Team, class To, class From>
-  LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight, From bias) const {
+  template <class Team, class To, class From, class... Bias>
+  requires(sizeof...(Bias) == int(kCentered)) LOCKSTEP_HD void operator()(const Team& team, To y, From from,
+                                                                          From weight, Bias... bias) const {
     const auto& x = team.kept(from);
     const auto value = [&](auto i) { return C(x[i]); };
     NormRowStats<C> of;
-    find_scale<true>(
+    find_scale<kCentered>(
         of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
-    team.fill(y, [&](auto i) { return T(affine.shifted(affine.scaled(of.normal(value(i)), weight, i), bias, i)); });
+    team.fill(y, [&](auto i) {
+      const C scaled = affine.scaled(of.normal(value(i)), weight, i);
+      if constexpr (kCentered)
+        return T(affine.shifted(scaled, bias..., i));
+      else
+        return T(scaled);
+    });
   }
 };
 
-// x: [rows, length]; weight: [length].
-struct NormProblem {
-  const char* op;
-  const char* node;
-  Tensor x, weight;  // weight: may be undefined
-  Affine affine;
-  double eps;
-
-  Tensor row_of(const Tensor& parameter) const {
-    return parameter.defined() ? parameter.detach().expand(x.sizes()) : x;
-  }
-  Tensor make(const Shape& sizes, DType dtype) const { return make_tensor(*x.impl()->storage->device, sizes, dtype); }
-};
-
-struct NormGradients {
-  Tensor x, weight, bias;
-};
-
-NormGradients gradients_by_ops(const NormProblem& of, const Tensor& narrow_g) {
-  const Tensor g = widened(narrow_g), x = widened(of.x), h = of.affine.weighted ? g * widened(of.weight) : g;
-  const Tensor centered = x - mean(x, {1}, true);
-  const Tensor scale = rsqrt(mean(square(centered), {1}, true) + of.eps);
-  const Tensor y = centered * scale;
-  const DType dtype = narrow_g.dtype();
-  return {(scale * (h - mean(h, {1}, true) - y * mean(h * y, {1}, true))).to(dtype),
-          of.affine.weighted ? sum(g * y, {0}).to(dtype) : Tensor(),
-          of.affine.biased ? sum(g, {0}).to(dtype) : Tensor()};
-}
-
-NormGradients gradients_by_kernel(const NormProblem& of, const Tensor& g, bool needs_x, bool needs_affine) {
-  const DType dtype = of.x.dtype();
-  const auto made = [&](bool needed, const Shape& sizes) { return needed ? of.make(sizes, dtype) : Tensor(); };
-  const Shape length = {of.x.sizes()[1]};
-  const NormGradients out = {made(needs_x, of.x.sizes()), made(needs_affine, length), made(needs_affine, length)};
-  visit_floating(of.op, dtype, [&]<class T>() {
-    const Tensor weight = of.weight.defined() ? of.weight.contiguous() : of.weight;
-    norm_gradients<T, true>("normalize_gradients", of.eps, g.contiguous(), of.x.contiguous(), weight, out.x, out.weight,
-                            out.bias);
+NormGradients row_gradients(const RowNorm& norm, const Tensor& g, const Tensor& x, const Tensor& weight,
+                            const NormNeeds& needs, double eps) {
+  const auto made = [&](bool needed, const Shape& sizes) {
+    return needed ? make_tensor(*x.impl()->storage->device, sizes, x.dtype()) : Tensor();
+  };
+  const bool affine = needs.weight || needs.bias;
+  const Shape length = {x.sizes()[1]};
+  const NormGradients out = {made(needs.x, x.sizes()), made(affine, length), made(affine && norm.centered, length)};
+  const Tensor dense_g = g.contiguous(), dense_x = x.contiguous();
+  const Tensor dense_weight = weight.defined() ? weight.contiguous() : weight;
+  visit_floating(norm.op, x.dtype(), [&]<class T>() {
+    const auto compute = norm.centered ? norm_gradients<T, true> : norm_gradients<T, false>;
+    compute(norm.gradient, eps, dense_g, dense_x, dense_weight, out.x, out.weight, out.bias);
   });
   return out;
 }
 
-Tensor normalize_rows(const NormProblem& of, const Tensor& bias) {
-  Tensor out = of.make(of.x.sizes(), of.x.dtype());
-  const auto row_of = [&](const Tensor& parameter) { return of.row_of(parameter); };
-  visit_floating(of.op, of.x.dtype(), [&]<class T>() {
-    map_rows<T, T, T, T>(of.op, 10, Normalize<T>{ComputeType<T>(of.eps), of.affine}, 1, out, of.x, row_of(of.weight),
-                         row_of(bias));
-  });
-  std::vector<Tensor> inputs = {of.x};
-  if (of.affine.weighted) inputs.push_back(of.weight);
-  if (of.affine.biased) inputs.push_back(bias);
-  if (!autograd::any_records(inputs)) return out;
-  NormProblem kept = of;
-  kept.x = kept.weight = Tensor();
-  const bool needs_x = needs_grad(of.x), needs_weight = of.affine.weighted && needs_grad(of.weight),
-             needs_bias = of.affine.biased && needs_grad(bias);
-  record_many(of.node, std::span(&out, 1), inputs,
-              [kept, x = Saved(of.x), weight = of.affine.weighted ? Saved(of.weight) : Saved(), needs_x, needs_weight,
-               needs_bias](const Gradients& all) {
-                NormProblem problem = kept;
-                problem.x = x.get();
-                problem.weight = weight.get();
-                const NormGradients flows =
-                    grad_enabled() ? gradients_by_ops(problem, all[0])
-                                   : gradients_by_kernel(problem, all[0], needs_x, needs_weight || needs_bias);
-                Gradients gradients = {needs_x ? flows.x : Tensor()};
-                if (kept.affine.weighted) gradients.push_back(needs_weight ? flows.weight : Tensor());
-                if (kept.affine.biased) gradients.push_back(needs_bias ? flows.bias : Tensor());
-                return gradients;
-              });
-  return out;
+// Of x's last dimensions.
+Tensor normalize_last(const RowNorm& norm, const Tensor& x, const Shape& normalized, const Tensor& weight,
+                      const Tensor& bias, double eps) {
+  const int outer = x.dim() - normalized.rank();
+  bool fits = outer >= 0 && !normalized.empty();
+  for (int i = 0; fits && i < normalized.rank(); ++i) fits = x.sizes()[outer + i] == normalized[i];
+  if (!fits) throw ShapeError(text("[", norm.op, "] expected x to end in the sizes ", normalized, ", got ", x.sizes()));
+  check_affine(norm.op, x, weight, normalized);
+  check_affine(norm.op, x, bias, normalized);
+  if (x.numel() == 0) return affine(x.clone(), weight, bias);
+  const std::int64_t length = normalized.elements();
+  const auto flat = [&](const Tensor& parameter) {
+    return parameter.defined() ? parameter.reshape({length}) : Tensor();
+  };
+  const Tensor scale = weight.defined() || norm.centered
+                           ? flat(weight)
+                           : ones({length}, TensorOptions{.dtype = x.dtype(), .device = x.device()});
+  return normalize_rows(norm, x.reshape({x.numel() / length, length}), scale, flat(bias), eps).reshape(x.sizes());
 }
 
 }  // namespace
 
+NormGradients norm_gradients_by_ops(const Tensor& narrow_g, const Tensor& narrow_x, const Tensor& weight,
+                                    const NormNeeds& needs, const NormDims& dims, bool is_centered, double eps) {
+  const auto mean_of = [&](const Tensor& values) { return mean(values, dims.of_row, true); };
+  const Tensor g = widened(narrow_g), x = widened(narrow_x), h = weight.defined() ? g * widened(weight) : g;
+  const Tensor centered = is_centered ? x - mean_of(x) : x;
+  const Tensor scale = rsqrt(mean_of(square(centered)) + eps), y = centered * scale;
+  const DType dtype = narrow_g.dtype();
+  const Tensor of_x = is_centered ? scale * (h - mean_of(h) - y * mean_of(h * y)) : scale * (h - y * mean_of(h * y));
+  return {of_x.to(dtype), needs.weight ? sum(g * y, dims.of_sums).to(dtype) : Tensor(),
+          needs.bias ? sum(g, dims.of_sums).to(dtype) : Tensor()};
+}
+
+Tensor normalize_rows(const RowNorm& norm, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
+  const auto row_of = [&](const Tensor& parameter) {
+    return parameter.defined() ? parameter.detach().expand(x.sizes()) : x;
+  };
+  const Affine affine = {weight.defined(), bias.defined()};
+  visit_floating(norm.op, x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    if (norm.centered)
+      map_rows<T, T, T, T>(norm.op, 10, Normalize<T, true>{C(eps), affine}, 1, out, x, row_of(weight), row_of(bias));
+    else
+      map_rows<T, T, T>(norm.op, 5, Normalize<T, false>{C(eps), affine}, 1, out, x, row_of(weight));
+  });
+  record_norm(norm.node, out, x, weight, bias,
+              [norm, eps](const Tensor& g, const Tensor& saved_x, const Tensor& saved_weight, const NormNeeds& needs) {
+                if (!grad_enabled()) return row_gradients(norm, g, saved_x, saved_weight, needs, eps);
+                return norm_gradients_by_ops(g, saved_x, saved_weight, needs, {{1}, {0}}, norm.centered, eps);
+              });
+  return out;
+}
+
 Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
   if (const auto cast = autocast::wide()) return layer_norm(cast(x), normalized, cast(weight), cast(bias), eps);
   check_floating("layer_norm", x);
-  const int outer = x.dim() - normalized.rank();
-  bool fits = outer >= 0 && !normalized.empty();
-  for (int i = 0; fits && i < normalized.rank(); ++i) fits = x.sizes()[outer + i] == normalized[i];
-  if (!fits) throw ShapeError(text("[layer_norm] expected x to end in the sizes ", normalized, ", got ", x.sizes()));
-  check_affine("layer_norm", x, weight, normalized);
-  check_affine("layer_norm", x, bias, normalized);
-  const std::int64_t length = normalized.elements();
-  if (x.numel() == 0) return affine(x.clone(), weight, bias);
-  const auto flat = [&](const Tensor& parameter) {
-    return parameter.defined() ? parameter.reshape({length}) : Tensor();
-  };
-  const NormProblem problem{"layer_norm",
-                            "LayerNorm",
-                            x.reshape({x.numel() / length, length}),
-                            flat(weight),
-                            {weight.defined(), bias.defined()},
-                            eps};
-  return normalize_rows(problem, flat(bias)).reshape(x.sizes());
+  return normalize_last({"layer_norm", "LayerNorm", "normalize_gradients"}, x, normalized, weight, bias, eps);
 }
 
-Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
-  if (const auto cast = autocast::wide()) return group_norm(cast(x), groups, cast(weight), cast(bias), eps);
-  check_floating("group_norm", x);
-  if (x.dim() < 2 || groups < 1 || x.sizes()[1] % groups != 0)
-    throw ShapeError(text("[group_norm] expected x [batch, channels, ...] with channels in ", groups,
-                          " equal groups, got ", x.sizes()));
-  const std::int64_t batch = x.sizes()[0], channels = x.sizes()[1];
-  check_affine("group_norm", x, weight, {channels});
-  check_affine("group_norm", x, bias, {channels});
-  if (x.numel() == 0) return affine(x.clone(), per_channel(weight, x.dim()), per_channel(bias, x.dim()));
-  if (x.impl()->storage->device->backend.launches_grids()) return group_norm_by_grids(x, groups, weight, bias, eps);
-  const NormProblem problem{"group_norm", "GroupNorm", x.reshape({batch * groups, x.numel() / (batch * groups)}),
-                            {},           {},          eps};
-  return affine(normalize_rows(problem, {}).reshape(x.sizes()), per_channel(weight, x.dim()),
-                per_channel(bias, x.dim()));
+Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, std::optional<double> eps) {
+  if (const auto cast = autocast::wide()) return rms_norm(cast(x), normalized, cast(weight), eps);
+  check_floating("rms_norm", x);
+  const double least =
+      x.dtype() == kFloat64 ? std::numeric_limits<double>::epsilon() : double(std::numeric_limits<float>::epsilon());
+  return normalize_last({"rms_norm", "RmsNorm", "rms_norm_gradients", false}, x, normalized, weight, {},
+                        eps.value_or(least));
 }
 
 }  // namespace lockstep

@@ -6,14 +6,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
-#include <vector>
 
 #include <lockstep/kernels/row_team.h>
 
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
 #include "kernels/rows/row_buffer.h"
+#include "ops/norms.h"
 #include "ops/wide.h"
 
 namespace lockstep {
@@ -171,34 +170,24 @@ void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor&
   using Kernel = NormGradientKernel<T, kCentered>;
   using C = typename Kernel::C;
   DeviceState& device = *x.impl()->storage->device;
-  const auto data = [](const Tensor& tensor) {
-    return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
-  };
   const std::int64_t rows = x.sizes()[0], length = x.sizes()[1];
   Kernel kernel{C(eps),
-                data(g),
-                data(x),
-                data(weight),
-                data(of_x),
-                data(of_weight),
-                data(of_bias),
+                data_or_null<T>(g),
+                data_or_null<T>(x),
+                data_or_null<T>(weight),
+                data_or_null<T>(of_x),
+                data_or_null<T>(of_weight),
+                data_or_null<T>(of_bias),
                 nullptr,
                 rows,
                 length,
                 Kernel::rows_at_once(rows, device.backend.launches_grids(), of_weight.defined())};
-  Tensor partial;
-  if (of_weight.defined()) {
-    partial = make_tensor(device, {kernel.pieces(), Kernel::kSums, length}, wide_dtype(x.dtype()));
-    kernel.partial = reinterpret_cast<C*>(partial.impl()->data());
-  }
-  const auto defined = [](std::initializer_list<const Tensor*> tensors) {
-    std::vector<const Tensor*> found;
-    for (const Tensor* tensor : tensors)
-      if (tensor->defined()) found.push_back(tensor);
-    return found;
-  };
-  launch(name, 18 * double(rows * length), defined({&partial, &of_weight, &of_bias, &of_x}), defined({&g, &x, &weight}),
-         kernel);
+  const Tensor partial = of_weight.defined()
+                             ? make_tensor(device, {kernel.pieces(), Kernel::kSums, length}, wide_dtype(x.dtype()))
+                             : Tensor();
+  kernel.partial = data_or_null<C>(partial);
+  launch(name, 18 * double(rows * length), std::array{&partial, &of_weight, &of_bias, &of_x},
+         std::array{&g, &x, &weight}, kernel);
 }
 
 }  // namespace lockstep
