@@ -1,12 +1,11 @@
 // Batch norm on a GPU. Two grids compute the sums of each channel, for the statistics or for a gradient: the first over
 // pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). The map pattern then computes the
-// elements. On the host one operation of the backend does it all (cpu/fused_batch_norm.cpp).
+// elements. No host form: there one operation of the backend does it all (cpu/fused_batch_norm.cpp).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
 
 #include <lockstep/kernels/row_team.h>
 
@@ -95,7 +94,6 @@ struct BatchStatisticsKernel {
     if (running_mean) move(running_mean[c], of.mean);
     if (running_variance) move(running_variance[c], of.squares / (of.count - 1));
   }
-  void operator()(const KernelContext&) const { throw std::logic_error("batch norm of the host is a fused operation"); }
 
  private:
   LOCKSTEP_HD void move(T& running, double now) const {
@@ -128,7 +126,6 @@ struct BatchGradientKernel {
     shift[c] = C(of.first / count);
     slope[c] = C(of.second * inverse * inverse / count);
   }
-  void operator()(const KernelContext&) const { throw std::logic_error("batch norm of the host is a fused operation"); }
 };
 
 /// Computes the elements from the results of finish().

@@ -1,10 +1,9 @@
 // group_norm on a GPU: one grid for the forward; for the backward one grid for the gradient of x and each image's sums
-// for weight and bias, and one that adds these sums (ops/group_norm_cuda.h). On the host it is composed
-// (ops/layer_norm.cpp).
+// for weight and bias, and one that adds these sums (ops/group_norm_cuda.h). No host form: there group_norm is
+// composed.
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include <lockstep/kernels/cuda/walk.h>
 
@@ -31,8 +30,6 @@ struct GroupNormKernel {
   C eps;
   const T *x, *weight, *bias;  // weight, bias: [channels], or null
   T* y;
-
-  void operator()(const KernelContext&) const { throw std::logic_error("group norm of the host is composed"); }
 };
 
 template <class Element>
@@ -57,7 +54,6 @@ struct GroupGradientKernel {
       of_bias[c - length] = T(C(sum));
     }
   }
-  void operator()(const KernelContext&) const { throw std::logic_error("group norm of the host is composed"); }
 };
 
 }  // namespace lockstep

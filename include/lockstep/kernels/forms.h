@@ -1,6 +1,9 @@
-// A kernel's forms: every kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, by
-// g++.)
+// A kernel's forms: a kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, by
+// g++.) A kernel without a call operator is for GPUs alone: only devices that launch grids may get it.
 #pragma once
+
+#include <stdexcept>
+#include <type_traits>
 
 #include <lockstep/runtime/kernel.h>
 
@@ -28,7 +31,10 @@ decltype(auto) in_all_forms(const Kernel& kernel) {
 #ifdef LOCKSTEP_DEVICE_FORMS
   return gpu::Dispatched<Kernel>{kernel};
 #else
-  return (kernel);  // by reference
+  if constexpr (std::is_invocable_v<const Kernel&, const KernelContext&>)
+    return (kernel);  // by reference
+  else
+    return [](const KernelContext&) { throw std::logic_error("a kernel for GPUs alone, on the host"); };
 #endif
 }
 

@@ -11,13 +11,15 @@
 
 namespace lockstep::gpu {
 
-/// A kernel in both forms. A context with a native stream selects the device form.
+/// A kernel in both forms. A context with a native stream selects the device form. A kernel without a call operator has
+/// the device form alone.
 template <class Kernel>
 struct Dispatched {
   Kernel kernel;
 
   void operator()(const KernelContext& context) const {
-    if (!context.native_stream) return kernel(context);
+    if constexpr (requires { kernel(context); })
+      if (!context.native_stream) return kernel(context);
     if constexpr (requires { kernel.enqueue(context); }) {  // it knows the grids for its operands' types
       kernel.enqueue(context);
     } else {
