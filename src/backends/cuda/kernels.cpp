@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <lockstep/core/divisor.h>
+
 #include "core/integers.h"
 
 namespace lockstep::gpu {
@@ -78,14 +80,15 @@ cudaError_t reduce_as(const RankReductionArgs& reduction, ReduceOp op, cudaStrea
 }
 
 template <class T>
-__global__ void epilogue_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t rows,
-                                std::int64_t columns, std::int64_t ld) {
+__global__ void epilogue_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t count,
+                                const Divisor columns, std::int64_t ld) {
   using A = std::conditional_t<is_narrow<T>, float, T>;
   const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
-  for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
-    T& element = c[i / columns * ld + i % columns];
+  for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+    const std::int64_t row = columns.quotient(i), column = i - row * columns.divisor();
+    T& element = c[row * ld + column];
     const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // with beta == 0, c may hold NaN
-    element = T(activate(activation, bias ? kept + A(bias[i % columns]) : kept));
+    element = T(activate(activation, bias ? kept + A(bias[column]) : kept));
   }
 }
 
@@ -94,8 +97,9 @@ cudaError_t matmul_epilogue_as(const Matmul& matmul, cudaStream_t stream) {
   const cudaLaunchConfig_t config = grid_for(std::size_t(matmul.m * matmul.n), stream);
   for (std::int64_t batch = 0; batch < matmul.batch; ++batch) {
     T* const c = static_cast<T*>(matmul.c) + batch * matmul.stride_c;
-    const cudaError_t error = cudaLaunchKernelEx(&config, epilogue_kernel<T>, c, static_cast<const T*>(matmul.bias),
-                                                 matmul.beta, matmul.activation, matmul.m, matmul.n, matmul.ldc);
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, epilogue_kernel<T>, c, static_cast<const T*>(matmul.bias), matmul.beta,
+                           matmul.activation, matmul.m * matmul.n, Divisor(matmul.n), matmul.ldc);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

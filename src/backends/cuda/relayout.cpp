@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <type_traits>
 
+#include <lockstep/core/divisor.h>
 #include <lockstep/core/float16.h>
 
 namespace lockstep::gpu {
@@ -18,26 +18,24 @@ constexpr int kBlock = 256;
 constexpr int kMaxDims = 5;
 
 // The dimensions, ordered by the memory that is written, with leading dimensions of size 1.
-template <class T, class Index>
+template <class T>
 struct Walk {
   const T* from;
   T* to;
   const T* bias;
-  Index sizes[kMaxDims];
-  std::int64_t from_strides[kMaxDims], to_strides[kMaxDims], bias_strides[kMaxDims];
-  Index count;
+  Divisor sizes[kMaxDims] = {};
+  std::int64_t from_strides[kMaxDims] = {}, to_strides[kMaxDims] = {}, bias_strides[kMaxDims] = {};
+  std::int64_t count = 0;
 };
 
-template <class T, class Index>
-__global__ void relayout_kernel(const __grid_constant__ Walk<T, Index> walk) {
+template <class T>
+__global__ void __launch_bounds__(kBlock, 8) relayout_kernel(const __grid_constant__ Walk<T> walk) {
   using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Index step = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < walk.count; i += step) {
-    Index rest = i;
-    std::int64_t from = 0, to = 0, bias = 0;
+  const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
+  for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < walk.count; i += step) {
+    std::int64_t rest = i, from = 0, to = 0, bias = 0;
     for (int dim = kMaxDims - 1; dim >= 0; --dim) {
-      const Index whole = rest / walk.sizes[dim];
-      const std::int64_t at = rest - whole * walk.sizes[dim];
+      const std::int64_t whole = walk.sizes[dim].quotient(rest), at = rest - whole * walk.sizes[dim].divisor();
       rest = whole;
       from += at * walk.from_strides[dim];
       to += at * walk.to_strides[dim];
@@ -48,48 +46,39 @@ __global__ void relayout_kernel(const __grid_constant__ Walk<T, Index> walk) {
   }
 }
 
-template <class T, class Index>
+template <class T>
 cudaError_t relayout_as(const Relayout& what, cudaStream_t stream, KernelLoader& loader) {
   const int rank = what.sizes.rank();
   std::array<int, kMaxDims> order;
   std::iota(order.begin(), order.begin() + rank, 0);
   std::stable_sort(order.begin(), order.begin() + rank,
                    [&](int a, int b) { return what.to_strides[a] > what.to_strides[b]; });
-  Walk<T, Index> walk = {
-      static_cast<const T*>(what.from), static_cast<T*>(what.to), static_cast<const T*>(what.bias), {}, {}, {}, {}, 0};
-  std::fill_n(walk.sizes, kMaxDims, Index(1));
+  Walk<T> walk = {static_cast<const T*>(what.from), static_cast<T*>(what.to), static_cast<const T*>(what.bias)};
+  std::fill_n(walk.sizes, kMaxDims, Divisor(1));
   for (int i = 0; i < rank; ++i) {
     const int dim = order[std::size_t(i)], place = kMaxDims - rank + i;
-    walk.sizes[place] = Index(what.sizes[dim]);
+    walk.sizes[place] = Divisor(what.sizes[dim]);
     walk.from_strides[place] = what.from_strides[dim];
     walk.to_strides[place] = what.to_strides[dim];
     walk.bias_strides[place] = dim == 1 ? what.bias_stride : 0;
   }
-  walk.count = Index(what.sizes.elements());
+  walk.count = what.sizes.elements();
   cudaLaunchConfig_t config = {};
-  config.gridDim = unsigned(std::min<std::int64_t>((what.sizes.elements() + kBlock - 1) / kBlock, 1 << 14));
+  config.gridDim = unsigned(std::min<std::int64_t>((walk.count + kBlock - 1) / kBlock, 1 << 14));
   config.blockDim = kBlock;
   config.stream = stream;
-  loader.load(reinterpret_cast<const void*>(relayout_kernel<T, Index>));
-  return cudaLaunchKernelEx(&config, relayout_kernel<T, Index>, walk);
-}
-
-// 32-bit division is several times faster than 64-bit division. An index exceeds the last element by at most one grid.
-template <class T>
-cudaError_t relayout_of(const Relayout& what, cudaStream_t stream, KernelLoader& loader) {
-  if (what.sizes.elements() <= std::numeric_limits<std::int32_t>::max())
-    return relayout_as<T, std::uint32_t>(what, stream, loader);
-  return relayout_as<T, std::uint64_t>(what, stream, loader);
+  loader.load(reinterpret_cast<const void*>(relayout_kernel<T>));
+  return cudaLaunchKernelEx(&config, relayout_kernel<T>, walk);
 }
 
 }  // namespace
 
 cudaError_t relayout(const Relayout& what, DType dtype, cudaStream_t stream, KernelLoader& loader) {
   switch (dtype) {
-    case kFloat16: return relayout_of<Half>(what, stream, loader);
-    case kBFloat16: return relayout_of<BFloat16>(what, stream, loader);
-    case kFloat32: return relayout_of<float>(what, stream, loader);
-    case kFloat64: return relayout_of<double>(what, stream, loader);
+    case kFloat16: return relayout_as<Half>(what, stream, loader);
+    case kBFloat16: return relayout_as<BFloat16>(what, stream, loader);
+    case kFloat32: return relayout_as<float>(what, stream, loader);
+    case kFloat64: return relayout_as<double>(what, stream, loader);
     default: return cudaErrorInvalidValue;
   }
 }
