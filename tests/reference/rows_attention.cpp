@@ -11,9 +11,8 @@ namespace {
 // Replaces the parameters by the inputs after the first one, which have the same order.
 void bind(nn::ModuleBase& layer, const Call& call) {
   std::size_t next = 1;
-  nn::for_each_state(layer, [&](const nn::Path&, nn::Parameter& parameter) {
-    static_cast<Tensor&>(parameter) = call[next++];
-  });
+  nn::for_each_state(
+      layer, [&](const nn::Path&, nn::Parameter& parameter) { static_cast<Tensor&>(parameter) = call[next++]; });
 }
 
 Outputs multihead_attention(const Call& c) {

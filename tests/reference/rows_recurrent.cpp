@@ -10,9 +10,8 @@ namespace {
 // Replaces a layer's parameters by a case's inputs, from the second one on.
 void put_parameters(nn::ModuleBase& layer, const Call& c) {
   std::size_t at = 0;
-  nn::for_each_state(layer, [&](const nn::Path&, nn::Parameter& parameter) {
-    static_cast<Tensor&>(parameter) = c[++at];
-  });
+  nn::for_each_state(layer,
+                     [&](const nn::Path&, nn::Parameter& parameter) { static_cast<Tensor&>(parameter) = c[++at]; });
   if (at + 1 != c.inputs().size()) throw std::logic_error("a case has other parameters than the layer");
 }
 
