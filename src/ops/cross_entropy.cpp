@@ -26,7 +26,7 @@ using autograd::Saved;
 // Numbers that the forward keeps for each row, along the dimension of the classes.
 enum RowStat {
   kLoss,
-  kWeight,         // the row's weight in the mean
+  kWeightOfRow,    // the row's weight in the mean
   kLogSum,         // the logarithm of the sum of exponentials
   kSoftmaxFactor,  // the factor of softmax in the gradient
   kRowStats
@@ -76,7 +76,7 @@ struct Losses {
     if (!counts) return;
     const C own = form.own<C>(weight, t);
     stats[kLoss] = own * (log_sum - C(x[t])) + smoothed.first;
-    stats[kWeight] = form.weighted ? C(weight[t]) : C(1);
+    stats[kWeightOfRow] = form.weighted ? C(weight[t]) : C(1);
     stats[kLogSum] = log_sum;
     stats[kSoftmaxFactor] = own + smoothed.second;
   }
@@ -216,7 +216,7 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   on.stats = make_row_stats(input, on.dim, wide);
   on.divisor = make_tensor(device, {2}, wide);
   const Tensor losses = on.stats.select(on.dim, kLoss).reshape({-1});
-  const Tensor weights = on.stats.select(on.dim, kWeight).reshape({-1});
+  const Tensor weights = on.stats.select(on.dim, kWeightOfRow).reshape({-1});
   visit_floating(op, input.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
     map_rows<C, T, std::int64_t, T>(op, 5, Losses<T>{problem.form}, on.dim, on.stats, input.detach(), on.target,
