@@ -183,7 +183,14 @@ void check_fits(const char* op, double value, DType dtype) {
 void fill_values(const Tensor& tensor, double value) {
   visit_all(tensor.dtype(), [&]<class T>() {
     using Kept = ComputeType<T>;
-    map<T>("fill", 0, Fill<Kept>{std::is_same_v<T, bool> ? Kept(value != 0) : Kept(value)}, tensor);
+    Kept kept;
+    if constexpr (std::is_same_v<T, bool>)
+      kept = value != 0;
+    else if constexpr (std::is_integral_v<T>)
+      kept = Kept(std::int64_t(value));  // wraps; a double outside of T's range must not be converted to T
+    else
+      kept = Kept(value);
+    map<T>("fill", 0, Fill<Kept>{kept}, tensor);
   });
 }
 
