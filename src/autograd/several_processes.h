@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/node.h"
+#include "autograd/record.h"
 
 namespace lockstep::autograd {
 

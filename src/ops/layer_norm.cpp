@@ -73,7 +73,7 @@ NormGradients row_gradients(const RowNorm& norm, const Tensor& g, const Tensor& 
   return out;
 }
 
-// Of x's last dimensions.
+// Normalizes over the last dimensions of x, whose sizes are `normalized`.
 Tensor normalize_last(const RowNorm& norm, const Tensor& x, const Shape& normalized, const Tensor& weight,
                       const Tensor& bias, double eps) {
   const int outer = x.dim() - normalized.rank();
