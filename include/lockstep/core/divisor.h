@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 /// else divides. Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 class Divisor {
  public:
-  Divisor() = default;
+  Divisor() = default;  ///< Division by 1.
   explicit Divisor(std::int64_t divisor) noexcept : divisor_(divisor) {
     // Multiplier 0 and shift 31 give 0 for every dividend below 2^31; an empty dimension has no dividends.
     if (divisor == 0 || divisor >= kFast) return;
@@ -22,12 +22,13 @@ class Divisor {
     multiplier_ = std::uint32_t((((std::uint64_t(1) << shift_) - d) << 32) / d + 1);
   }
 
+  /// n / divisor(), rounded down. n is not negative.
   LOCKSTEP_HD std::int64_t quotient(std::int64_t n) const {
     if (n >= kFast) return n / divisor_;
     const auto low = std::uint32_t(n);
     return std::int64_t((std::uint32_t(std::uint64_t(multiplier_) * low >> 32) + low) >> shift_);
   }
-  LOCKSTEP_HD std::int64_t divisor() const { return divisor_; }
+  LOCKSTEP_HD std::int64_t divisor() const { return divisor_; }  ///< The number given to the constructor.
 
  private:
   static constexpr std::int64_t kFast = std::int64_t(1) << 31;
