@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
                                                       {"in 16 bits with error feedback", ErrorFeedbackHook()}};
     for (const auto& [name, hook] : hooks) {
       const auto [weights, loss] = trained(hook);
-      print("{}: loss {:.4f}, weights differ by {:.1e} of their norm\n", name, loss,
+      print("{}: loss {:.4f}, weights differ by {:.6f} of their norm\n", name, loss,
             ((weights - exact).norm() / exact.norm()).item());
     }
   } catch (const std::exception& error) {

@@ -162,8 +162,7 @@ void ProcessCollective::Sums::send_parts(std::size_t r) {
 void ProcessCollective::Sums::add_piece(std::size_t r) {
   Round& round = rounds_[r];
   for (PendingMessage& message : round.parts_in) wait_for(message, all_.name_);
-  for (PendingMessage& message : round.parts_out)
-    wait_for(message, all_.name_);  // the sum may be written into what they read
+  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // sums overwrite what they read
   if (const Span own = piece(r, all_.process_); own.count > 0) {
     RankReduction sum = {.sources = {}, .targets = {}, .count = own.count};
     for (std::size_t rank = 0; rank < ranks_; ++rank)

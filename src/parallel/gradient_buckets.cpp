@@ -251,8 +251,7 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
   if (options.comm_hook && options.shard_optimizer_state)
     throw InvalidArgument(
         "[DataParallel] expected a comm_hook or shard_optimizer_state, got both: a hook leaves whole sums, sharded "
-        "state "
-        "needs the sum of a shard alone");
+        "state needs the sum of a shard alone");
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;

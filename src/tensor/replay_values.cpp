@@ -84,8 +84,7 @@ ReplayValue ReplayValues::add_random(DeviceState& device, const GeneratorState& 
   if (drawn.seed != begin_.seed || drawn.stream != begin_.stream)
     throw InvalidArgument(
         "[capture] a captured step can draw random numbers only from the generator of the thread that calls it, as "
-        "dropout "
-        "does, not from a replica's own: draw them before the step, or run it eagerly");
+        "dropout does, not from a replica's own: draw them before the step, or run it eagerly");
   const GeneratorState first = start_at(drawn, is_sequence);
   const ReplayValue value = add(device, &first, sizeof first);
   const std::scoped_lock lock(mutex_);

@@ -104,7 +104,8 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   bool is_contiguous() const;  ///< True if the elements are dense, in row-major order.
 
   // Values on the host: these wait for the device, and throw the errors of its work.
-  /// The only element, converted to T, any arithmetic type. Throws ShapeError unless there is exactly one.
+  /// The only element, converted to T, any arithmetic type. Throws ShapeError unless there is exactly one. Without a
+  /// type it is a double, to which integers beyond 2^53 are rounded.
   template <class T = double>
   T item() const {
     return static_cast<T>(item_number());
