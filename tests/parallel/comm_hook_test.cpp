@@ -71,6 +71,23 @@ TEST(CommHook, ThatAllReducesChangesNoBit) {
   EXPECT_GE(calls, 4) << "several buckets, two steps";
 }
 
+TEST(CommHook, GetsEachBucketOncePerBackwardInTheOrderOfIndices) {
+  const SimulatedDevices devices({.count = 3});
+  std::vector<std::size_t> indices;  // by the launcher thread, which a backward waits for
+  trained([&](ReducingBucket& bucket) {
+    indices.push_back(bucket.index());
+    bucket.all_reduce(bucket.buffers());
+  });
+  std::vector<std::size_t> counts;  // of buckets, by backward
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] == 0) counts.push_back(0);
+    ASSERT_FALSE(counts.empty());
+    EXPECT_EQ(indices[i], counts.back()++);
+  }
+  ASSERT_EQ(counts.size(), 2u) << "two steps";
+  for (const std::size_t count : counts) EXPECT_GE(count, 2u);
+}
+
 TEST(CommHook, SumsInBfloat16) {
   const SimulatedDevices devices({.count = 3});
   const std::vector<double> exact = trained({}), rounded = trained(bfloat16_compress_hook);
