@@ -153,7 +153,7 @@ std::size_t column_index(const char* op, const std::vector<std::string>& columns
   const auto found = std::ranges::find(columns, name);
   if (found == columns.end())
     throw InvalidArgument(
-        text('[', op, "] expected a column out of ", listed(columns, shown), where, ", got ", shown(name)));
+        text('[', op, "] expected an existing column (", listed(columns, shown), ')', where, ", got ", shown(name)));
   if (std::find(found + 1, columns.end(), name) != columns.end())
     throw InvalidArgument(text('[', op, "] expected one column ", shown(name), where, ", got several"));
   return std::size_t(found - columns.begin());

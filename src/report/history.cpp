@@ -45,7 +45,8 @@ void write_whole(const std::filesystem::path& path, const std::string& bytes) {
 const History::Column& History::column(std::string_view name) const {
   const auto found = std::ranges::find(names_, name);
   if (found == names_.end())
-    throw InvalidArgument(text("[history] expected a column out of ", listed(names_, std::identity()), ", got ", name));
+    throw InvalidArgument(
+        text("[history] expected an existing column (", listed(names_, std::identity()), "), got ", name));
   return columns_[std::size_t(found - names_.begin())];
 }
 

@@ -33,8 +33,8 @@ bool StateDict::erase(std::string_view key) {
 
 const Tensor& StateDict::at(std::string_view key) const {
   if (const Tensor* value = find(key)) return *value;
-  throw InvalidArgument(text("[state_dict] expected a key out of ",
-                             listed(entries_, [](const Entry& entry) { return entry.first; }), ", got ", key));
+  throw InvalidArgument(text("[state_dict] expected an existing key (",
+                             listed(entries_, [](const Entry& entry) { return entry.first; }), "), got ", key));
 }
 
 }  // namespace lockstep

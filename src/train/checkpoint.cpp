@@ -46,8 +46,8 @@ void Checkpoint::begin(std::string_view section, std::string_view kind) {
 void Checkpoint::check(std::string_view section, std::string_view kind) const {
   const auto found = kinds_.find(std::string(section));
   if (found == kinds_.end())
-    throw InvalidArgument(text("[checkpoint] expected a section out of ",
-                               listed(kinds_, [](const auto& each) { return each.first; }), ", got ", section));
+    throw InvalidArgument(text("[checkpoint] expected an existing section (",
+                               listed(kinds_, [](const auto& each) { return each.first; }), "), got ", section));
   if (found->second != kind)
     throw InvalidArgument(text("[checkpoint] expected ", kind, " in section \"", section, "\", got ", found->second));
 }

@@ -40,7 +40,7 @@ double FitState::metric(std::string_view name) const {
     if (value.column == name) return value.value;
     names += (names.empty() ? "" : ", ") + value.column;
   }
-  refuse(text("[callback] expected a value out of ", names.empty() ? "none yet" : names, ", got ", name));
+  refuse(text("[callback] expected an existing value (", names.empty() ? "none yet" : names, "), got ", name));
 }
 
 void FitState::refuse(const std::string& message) const {

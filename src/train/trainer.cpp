@@ -37,7 +37,7 @@ std::vector<Device> chosen_devices(const TrainerOptions& options) {
   for (auto device = options.devices.begin(); device != options.devices.end(); ++device) {
     if (is_lost(*device)) expect_visible("trainer", *device);
     if (device->is_cuda() && try_gpu(device->index()) != *device)
-      refuse(text("devices out of ", what_is_there()), device->name());
+      refuse(text("existing devices (", what_is_there(), ')'), device->name());
     if (device->is_cpu() && options.devices.size() > 1) refuse("the CPU alone or GPUs", "the CPU among others");
     if (std::find(options.devices.begin(), device, *device) != device)
       refuse("each device once", text(*device, " twice"));

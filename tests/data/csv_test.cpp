@@ -52,7 +52,7 @@ TEST(ReadCsv, TakesColumnsByNameAndLeavesTextsAlone) {
   const Csv table = csv("name,x,y\n\"a \"\"b\"\", c\",1,2\nd,3,4\n", {.columns = {"y", "x"}, .dtype = kInt64});
   EXPECT_EQ(table.values.to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 1, 4, 3}));
   const std::string unknown = csv_error([] { csv("a,A\n1,2\n", {.columns = {"b"}}); });
-  EXPECT_EQ(unknown.substr(0, 50), "[read_csv] expected a column out of \"a\", \"A\" in \"/");
+  EXPECT_EQ(unknown.substr(0, 55), "[read_csv] expected an existing column (\"a\", \"A\") in \"/");
   EXPECT_EQ(unknown.substr(unknown.rfind(',')), ", got \"b\"");
 }
 
@@ -212,7 +212,7 @@ TEST(Csv, SelectsColumnsByName) {
   const Csv table = csv("a,b,c,c\n1,2,3,4\n5,6,7,8\n");
   EXPECT_EQ(table.select({"b", "a"}).to_vector<float>(), (Floats{2, 1, 6, 5}));
   EXPECT_EQ(csv_error([&] { table.column("d"); }),
-            "[Csv] expected a column out of \"a\", \"b\", \"c\", \"c\", got \"d\"");
+            "[Csv] expected an existing column (\"a\", \"b\", \"c\", \"c\"), got \"d\"");
   EXPECT_EQ(csv_error([&] { table.column("c"); }), "[Csv] expected one column \"c\", got several");
   EXPECT_EQ(csv_error([&] { table.select({}); }), "[Csv] expected names of columns, got none");
 }

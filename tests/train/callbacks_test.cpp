@@ -241,8 +241,8 @@ TEST(Callbacks, RefuseAMetricThatThereIsNot) {
   EXPECT_EQ(thrown<InvalidArgument>([&] {
               Scripted({1, 2}).fit({early});
             }),
-            "[callback] expected a value out of epoch, step, seconds, lr, train_loss, validation_loss, "
-            "validation_score, got validation_accuracy");
+            "[callback] expected an existing value (epoch, step, seconds, lr, train_loss, validation_loss, "
+            "validation_score), got validation_accuracy");
   FitJob job({.callbacks = {unset}});
   const auto before = job.parameters();
   EXPECT_EQ(

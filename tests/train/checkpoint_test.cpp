@@ -101,9 +101,9 @@ TEST(Checkpoint, SectionsThatDoNotFitAreRefused) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([&] { checkpoint.number("step"); }),
             R"([checkpoint] expected number in section "step", got integer)");
   EXPECT_EQ(testing::thrown<InvalidArgument>([&] { checkpoint.tensors("model"); }),
-            "[checkpoint] expected a section out of step, got model");
+            "[checkpoint] expected an existing section (step), got model");
   EXPECT_EQ(testing::thrown<InvalidArgument>([] { Checkpoint().integer("model"); }),
-            "[checkpoint] expected a section out of none, got model");
+            "[checkpoint] expected an existing section (none), got model");
   const TemporaryFolder folder;
   checkpoint.notes()["lockstep.x"] = "";
   EXPECT_THROW(checkpoint.save(folder / "a"), InvalidArgument);

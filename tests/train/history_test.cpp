@@ -95,7 +95,7 @@ TEST(History, KnowsMissingValues) {
   EXPECT_EQ(history.rows(), 4u);
   EXPECT_EQ(history.column("validation_loss"), (History::Column{{}, {}, 5e-324, {}}));
   const std::string message = testing::thrown<InvalidArgument>([&] { history.column("accuracy"); });
-  EXPECT_TRUE(message.starts_with("[history] expected a column out of ") && message.ends_with(", got accuracy"))
+  EXPECT_TRUE(message.starts_with("[history] expected an existing column (") && message.ends_with("), got accuracy"))
       << message;
   EXPECT_NE(message.find("validation_loss"), std::string::npos) << message;
 }

@@ -25,7 +25,7 @@ TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
   const TestDevices devices(2);
   const auto refusal = [](const TrainerOptions& options) { return thrown<InvalidArgument>([&] { Trainer{options}; }); };
   EXPECT_EQ(refusal({.num_gpus = 3}), "[trainer] expected num_gpus from 0 to 2, got 3; there is cpu, cuda:0, cuda:1");
-  EXPECT_EQ(refusal({.devices = {"cuda:2"}}), "[trainer] expected devices out of cpu, cuda:0, cuda:1, got cuda:2");
+  EXPECT_EQ(refusal({.devices = {"cuda:2"}}), "[trainer] expected existing devices (cpu, cuda:0, cuda:1), got cuda:2");
   EXPECT_EQ(refusal({.devices = {"cuda:1", "cpu"}}),
             "[trainer] expected the CPU alone or GPUs, got the CPU among others");
   EXPECT_EQ(refusal({.devices = {"cuda:1", "cuda:1"}}), "[trainer] expected each device once, got cuda:1 twice");
