@@ -12,7 +12,7 @@ namespace lockstep::nn {
 struct BatchNormLayerOptions {
   double eps = 1e-5;
   double momentum = 0.1;            ///< Fraction of the running statistics that a training step replaces.
-  bool affine = true;               ///< Adds a weight, initially 1, and a bias, initially 0.
+  bool affine = true;               ///< If true, the layer has a weight, initially 1, and a bias, initially 0.
   bool track_running_stats = true;  ///< If false, evaluation normalizes by the batch too.
   TensorOptions tensor = {};        ///< Device and dtype.
 };

@@ -10,7 +10,7 @@ namespace lockstep::nn {
 struct InstanceNormLayerOptions {
   double eps = 1e-5;
   double momentum = 0.1;             ///< Fraction of the running statistics that a training step replaces.
-  bool affine = false;               ///< Adds a weight, initially 1, and a bias, initially 0.
+  bool affine = false;               ///< If true, the layer has a weight, initially 1, and a bias, initially 0.
   bool track_running_stats = false;  ///< If false, evaluation normalizes by the image too.
   TensorOptions tensor = {};         ///< Device and dtype.
 };

@@ -11,8 +11,8 @@ namespace lockstep::nn {
 
 struct NormOptions {
   double eps = 1e-5;
-  bool affine = true;         ///< Adds a weight, initially 1, and a bias, initially 0.
-  bool bias = true;           ///< If false, adds only a weight.
+  bool affine = true;         ///< If true, the layer has a weight, initially 1, and a bias, initially 0.
+  bool bias = true;           ///< If false, the layer has no bias.
   TensorOptions tensor = {};  ///< Device and dtype.
 };
 
@@ -40,7 +40,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
 
 struct RMSNormOptions {
   std::optional<double> eps = {};  ///< By default the epsilon of the dtype that it computes in.
-  bool affine = true;              ///< Adds a weight, initially 1.
+  bool affine = true;              ///< If true, the layer has a weight, initially 1.
   TensorOptions tensor = {};       ///< Device and dtype.
 };
 

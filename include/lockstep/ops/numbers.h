@@ -1,5 +1,6 @@
-// Functions of tensors, for numbers: arithmetic can be written once, over any T, a number or a Tensor. (For exp, tanh
-// and the like, write `using elementary::exp;` beside the function object.)
+// where(), eq(), sigmoid() and softplus() of numbers. They are named as those of tensors, so arithmetic can be written
+// once, over any T, a number or a Tensor. (For exp, tanh and the like, write `using elementary::exp;` beside the
+// function object.)
 #pragma once
 
 #include <cmath>
@@ -14,23 +15,23 @@ namespace lockstep {
 template <class T>
 using ConstantOf = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
 
-/// The function of tensors, for numbers in kernels.
+/// where() of two numbers, in kernels.
 template <class A, class B>
 requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> LOCKSTEP_HD std::common_type_t<A, B> where(bool condition,
                                                                                                        A a, B b) {
   return condition ? std::common_type_t<A, B>(a) : std::common_type_t<A, B>(b);
 }
-/// The function of tensors, for numbers.
+/// eq() of two numbers.
 template <std::floating_point T>
 LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
   return a == b;
 }
-/// The function of tensors, for numbers.
+/// sigmoid() of a number.
 template <std::floating_point T>
 LOCKSTEP_HD T sigmoid(T x) {
   return elementary::sigmoid(x);
 }
-/// The function of tensors, for numbers.
+/// softplus() of a number.
 template <std::floating_point T>
 LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
   return (x > 0 ? x : T(0)) + elementary::log1p(elementary::exp(-std::abs(x)));

@@ -27,7 +27,7 @@ LOCKSTEP_API void reduce(Communicator& communicator, std::span<const Tensor> ten
 LOCKSTEP_API void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int root,
                             std::span<const Stream> streams = {});
 /// outputs[r] becomes rank r's shard of the inputs' reduction. All inputs have one shape. Outputs may have any shapes
-/// and different sizes, which add up to an input's size. An output may be a view of its place in its rank's input.
+/// and different sizes, which add up to an input's size. outputs[r] may be a view of rank r's shard in inputs[r].
 LOCKSTEP_API void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs,
                                  std::span<const Tensor> outputs, ReduceOp op = ReduceOp::sum,
                                  std::span<const Stream> streams = {});
