@@ -17,7 +17,7 @@ struct End {
   ~End() {
     ends_process = true;
     is_over = true;
-    const int own = depth > 0 ? 1 : 0;  // a kernel that calls exit()
+    const int own = depth > 0 ? 1 : 0;  // 1 if a kernel on this thread called exit()
     while (uses != own) std::this_thread::yield();
   }
 } at_end;

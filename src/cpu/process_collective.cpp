@@ -15,7 +15,7 @@ constexpr std::size_t kPieceBytes = 512 << 10;  // with the incoming pieces, fit
 constexpr std::size_t kLeastPieceBytes = 4 << 10;
 constexpr std::size_t kAhead = 2;                // rounds in flight, so that links are busy during additions
 constexpr std::size_t kIncomingBytes = 8 << 20;  // the most memory for incoming parts
-constexpr std::size_t kLittleBytes = 64 << 10;   // of all ranks
+constexpr std::size_t kLittleBytes = 64 << 10;   // if all ranks' elements fit this, every process sums all of them
 
 template <class Pointer>
 Pointer advanced(Pointer data, std::size_t bytes) {

@@ -52,7 +52,7 @@ struct ElementwiseLoop {
 
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
-  std::int64_t grain;    ///< Elements that are worth a task.
+  std::int64_t grain;    ///< The largest number of elements that are not divided between tasks.
   bool takes_any_count;  ///< `count` need not be a multiple of kVector.
   bool takes_stored;     ///< All operands are stored in their compute types.
 };

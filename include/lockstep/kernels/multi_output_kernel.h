@@ -35,7 +35,7 @@ template <class T>
 using ComputedAs = std::conditional_t<std::is_const_v<T>, const ComputeType<std::remove_const_t<T>>,
                                       ComputeType<std::remove_const_t<T>>>;
 
-// kGrain: elements that are worth a task.
+// kGrain: the largest number of elements that are not divided between tasks.
 template <std::int64_t kGrain, class F, class... T>
 inline constexpr ElementwiseLoop kMultiOutputLoop = {multi_output_loop<F, ComputedAs<T>...>,
                                                      kMultiOutputOperands<T...>.data(), kGrain, false,

@@ -55,7 +55,7 @@ RowGeometry<int(N)> rows_along(int dim, const std::array<const Shape*, N>& sizes
 template <class F, class Out, class... In>
 struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   static constexpr int kOperands = 1 + sizeof...(In);
-  static constexpr std::int64_t kGrain = 1 << 14;  // elements that are worth a task
+  static constexpr std::int64_t kGrain = 1 << 14;  // most elements that are not divided between tasks
 
   using RowGeometry<kOperands>::outer, RowGeometry<kOperands>::lengths, RowGeometry<kOperands>::steps;
 
@@ -77,7 +77,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
     rows_of_any_step(begin, end);
   }
 
-  /// Rows that are worth a task.
+  /// The largest number of rows that are not divided between tasks.
   static std::int64_t grain_of(const RowGeometry<kOperands>& rows) {
     const auto& lengths = rows.lengths;
     return kGrain / std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end())) + 1;

@@ -23,7 +23,7 @@ class PixelProduct {
   std::int64_t scratch_elements() const { return gathers_ ? kPixels * channels_ : 0; }
 
  private:
-  static constexpr std::int64_t kPixels = 384;  // gathered at once: one block of float32 terms of a product
+  static constexpr std::int64_t kPixels = 384;  // taken at a time: as many as a float32 product's block has terms
   using Numbers = std::array<std::int64_t, 3>;  // one per spatial dimension; leading ones that do not exist are 1
 
   void gather(const float* x, std::int64_t first, std::int64_t count, float* to) const;
@@ -31,7 +31,7 @@ class PixelProduct {
 
   std::int64_t channels_, out_channels_, groups_;
   Numbers x_ = {1, 1, 1}, y_ = {1, 1, 1}, stride_ = {1, 1, 1}, padding_ = {};
-  bool gathers_;  // false: x has its pixels where y has them
+  bool gathers_;  // false if pixel i of y belongs to pixel i of x
 };
 
 }  // namespace lockstep::host

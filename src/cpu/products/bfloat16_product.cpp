@@ -21,7 +21,7 @@ using MatrixDesc = dnnl::memory::desc;
 using DnnlType = dnnl::memory::data_type;
 
 constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
-constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // enough multiplications for several pieces
+constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // with fewer multiplications: one piece
 constexpr std::size_t kMaxProductPlans = 512;
 
 bool processor_has_bfloat16() {

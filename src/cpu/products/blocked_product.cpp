@@ -126,7 +126,7 @@ void empty_product(const Matmul& p, T* c, const T* bias) {
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
   if (p.k == 0) return empty_product(p, c, bias);
-  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // computed as a row, so that its elements share vectors
+  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // a column is computed as a row: a vector holds several elements
     Matmul row = p;
     row.m = 1;
     row.n = p.m;

@@ -115,7 +115,7 @@ void narrow_typed(const KernelContext& context, const Matmul& given) {
   if constexpr (std::is_same_v<Narrow, BFloat16>) {
     if (bfloat16_product(context, p)) return;
   }
-  constexpr std::int64_t kElements = 1 << 18, kMinRows = 64, kMaxRows = 256;  // of a and of c, in float
+  constexpr std::int64_t kElements = 1 << 18, kMinRows = 64, kMaxRows = 256;  // of a and of c, converted at a time
   const std::int64_t height = std::clamp(kElements / std::max<std::int64_t>({p.n, p.k, 1}), kMinRows, kMaxRows);
   const std::int64_t cores = context.parallel ? num_threads() : 1;
   const std::int64_t grain = std::max(pieces_of(pieces_of(p.m, cores), kTileRows) * kTileRows,

@@ -35,7 +35,7 @@ struct MultiReduceKernel {
     const T* from;
     std::int64_t count;
     double* to;
-    std::int64_t first;  // the number of its first piece
+    std::int64_t first;  // the number of the row's first piece, of all rows' pieces
     std::int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
   };
 

@@ -10,7 +10,7 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;        // elements that are worth a task
+constexpr std::int64_t kGrain = 1 << 15;        // most elements that are not divided between tasks
 constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that one task combines
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
@@ -25,7 +25,7 @@ class Open {
   void pop() { --depth_; }
 
  private:
-  static constexpr int kDepth = 50;  // pairwise_reduce() has 48
+  static constexpr int kDepth = 50;  // pairwise_reduce() keeps at most 48 totals
   std::size_t bytes_each_;
   int depth_ = 0;
   alignas(64) std::byte memory_[kDepth * kAccumulators * kAccumulatorBytes];
@@ -128,7 +128,7 @@ class Reducer {
   void by_rows(const KernelContext& context) const {
     const std::int64_t length = of_.reduced.numel;
     const int last = of_.kept.sizes.rank() - 1;
-    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs whose inputs are at even distances
+    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs whose inputs are in_step apart
     const std::int64_t in_step = last < 0 ? 0 : of_.kept.strides[1][last];
     const bool at_once = of_.reduced.sizes.rank() <= 1 && length <= kRow;
     parallel_for(context, of_.kept.numel, kGrain / std::max<std::int64_t>(length, 1) + 1,

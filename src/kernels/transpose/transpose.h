@@ -13,7 +13,7 @@ namespace lockstep {
 template <class T>
 struct TransposeKernel {
   static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile: it fits the L1 cache
-  static constexpr std::int64_t kGrain = 1 << 15;           // elements that are worth a task
+  static constexpr std::int64_t kGrain = 1 << 15;           // most elements that are not divided between tasks
 
   T* to;
   const T* from;

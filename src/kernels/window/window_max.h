@@ -38,7 +38,7 @@ template <bool kPlaces, class A, class T>
 template <class T>
 struct WindowMax {
   using A = ComputeType<T>;
-  static constexpr std::int64_t kGrain = 1 << 13;  // elements that are worth a task
+  static constexpr std::int64_t kGrain = 1 << 13;  // most elements that are not divided between tasks
 
   const T* from;
   T* to;

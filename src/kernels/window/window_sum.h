@@ -75,7 +75,7 @@ template <int kTaps, class A>
 template <class T>
 struct WindowSum {
   using A = ComputeType<T>;
-  static constexpr std::int64_t kGrain = 1 << 14;  // elements that are worth a task
+  static constexpr std::int64_t kGrain = 1 << 14;  // most elements that are not divided between tasks
 
   const T* from;
   T* to;

@@ -20,7 +20,7 @@ struct TeamShape {
   int size = 1;
   int beside = 1;
 
-  static constexpr std::int64_t kLongRow = 1024;  // worth a block
+  static constexpr std::int64_t kLongRow = 1024;  // elements: longer rows get larger teams
   static constexpr int kNeighbours = 8;           // floats of one memory transaction
 
   /// For rows of `length` elements.
