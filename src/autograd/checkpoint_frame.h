@@ -41,7 +41,7 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
     Shape sizes;
     DType dtype;
     Tensor tensor;           // undefined while it is dropped
-    bool connected = false;  // to the second run's graph
+    bool connected = false;  // `tensor` is part of the second run's graph
   };
   struct Values {  // a copy of a tensor that changes in place
     Tensor target, copy;

@@ -80,7 +80,7 @@ class GraphTask final : public RunningBackward {
     int pending = 0;                                  // number of these that have not run
     std::uint64_t last_producer = ~std::uint64_t(0);  // of these, the least sequence: backward's last
     bool needed = true;
-    bool passes_on = true;                 // a node that its gradients reach is needed
+    bool passes_on = true;                 // false: no node that it sends gradients to is needed
     double weight = 1;                     // for arriving gradients without a weight
     bool sends_weighted = false;           // the gradients that it sends have their weight already
     NodeState* next_collective = nullptr;  // the collective that waits for this one

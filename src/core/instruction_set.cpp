@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 3> kSetNames = {"plain", "avx2", "avx512"
 
 InstructionSet best() {
 #if defined(__x86_64__) && defined(__GNUC__) && \
-    !defined(__clang__)  // clang compiles plain code only, and knows fewer feature names
+    !defined(__clang__)  // clang compiles only the plain code, and knows fewer names of features
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -58,7 +58,7 @@ std::string format(std::string_view pattern, std::span<const FormatArgument> arg
   std::size_t from = 0;
   for (std::size_t at; (at = find_field(pattern, from)) != pattern.npos; ++used) {
     const std::size_t end = pattern.find('}', at);
-    if (end == pattern.npos) break;  // text
+    if (end == pattern.npos) break;  // a brace in the text, not a field
     result.append(pattern, from, at - from);
     if (used < arguments.size()) result += formatted(pattern.substr(at + 1, end - at - 1), arguments[used]);
     from = end + 1;

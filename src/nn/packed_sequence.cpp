@@ -130,7 +130,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOption
   PaddedSequence padded;
   padded.lengths.assign(std::size_t(batch), 0);
   std::int64_t row = 0;
-  Integers places(std::size_t(steps * batch), packed.data.size(0));  // the row of padding
+  Integers places(std::size_t(steps * batch), packed.data.size(0));  // padding: the row behind the data
   for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
     const std::int64_t sequence = sequence_at(packed, place);
     ++padded.lengths[std::size_t(sequence)];

@@ -188,7 +188,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   const Places checked = checked_places("scatter_add", x, dim, index, source);
   const int d = checked.dim;
   const Tensor places = checked.index;
-  if (wide_dtype(x.dtype()) != x.dtype())  // sums of many: 8 bits of precision stop counting at 256
+  if (wide_dtype(x.dtype()) != x.dtype())  // many elements may be added: bfloat16 cannot count beyond 256
     return scatter_add(widened(x), dim, places, widened(source)).to(x.dtype());
   const Tensor used = used_part(source, places);
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());

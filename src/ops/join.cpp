@@ -192,7 +192,7 @@ std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::in
   const std::int64_t size = size_along("tensor_split", tensor, dim);
   std::vector<std::int64_t> lengths;
   std::int64_t from = 0;
-  bool in_order = true;  // then the parts do not overlap
+  bool in_order = true;  // in ascending order the parts do not overlap
   for (const std::int64_t index : indices) {
     const std::int64_t to = std::clamp<std::int64_t>(index < 0 ? index + size : index, 0, size);
     in_order = in_order && to >= from;

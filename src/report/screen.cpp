@@ -15,7 +15,7 @@ constinit bool terminal_is_taken = false;  // by some Screen; guarded by print_m
 
 constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, then erase to its end: ECMA-48
 
-constexpr std::size_t kMaxWritesAtOnce = 10;  // most writes of the bar in kMaxWritesAtOnce refresh intervals
+constexpr std::size_t kMaxWritesAtOnce = 10;  // at most this many writes of the bar in as many refresh intervals
 
 int width_of(const std::ostream& out) {
   const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;

@@ -18,7 +18,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-constexpr std::size_t kSkipBegin = 10, kSkipEnd = 1;  // as Lightning
+constexpr std::size_t kSkipBegin = 10, kSkipEnd = 1;  // losses left out at the ends; as Lightning does
 
 StateDict cloned(const StateDict& state) {
   StateDict copy;

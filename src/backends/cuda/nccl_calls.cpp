@@ -29,7 +29,7 @@ ncclDataType_t type_of(DType dtype) {
 
 ncclRedOp_t op_of(const CollectiveCall& call) {
   switch (call.op) {
-    case ReduceOp::sum: return call.dtype == kBool ? ncclMax : ncclSum;  // logical or
+    case ReduceOp::sum: return call.dtype == kBool ? ncclMax : ncclSum;  // bools: logical or
     case ReduceOp::mean: return ncclAvg;
     case ReduceOp::max: return ncclMax;
     case ReduceOp::min: return ncclMin;

@@ -85,7 +85,7 @@ class SimCollective {
   std::vector<bool> here_;                            // by rank
   std::vector<std::shared_ptr<AsyncError>> earlier_;  // by rank
   std::shared_ptr<AsyncError> error_;
-  bool has_no_memory_ = false;  // for an error
+  bool has_no_memory_ = false;  // no memory for an AsyncError
 };
 
 /// The collectives that were enqueued and may not have ended.

@@ -246,7 +246,7 @@ class Writer {
   const std::vector<TraceEvent>& events_;
   std::set<Device> devices_;
   std::set<std::pair<int, int>> tracks_;
-  const int host_ = 1000 + int(::getpid());  // no device's number
+  const int host_ = 1000 + int(::getpid());  // differs from the number of every device
   const char* separator_ = "\n";
 };
 
