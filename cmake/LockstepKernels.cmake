@@ -1,18 +1,16 @@
 # lockstep_kernels(<target> [EXACT] <source>...)
 #
 # Compiles sources of the target that have kernels (docs/extending.md): by nvcc, for the host and for GPUs, where the
-# library has CUDA; else by the C++ compiler, as any other source. EXACT: without fused operations that are not written,
-# as optimizers need it, whose replicas must not drift apart.
+# library has CUDA; else by the C++ compiler, as any other source. On the host no product is contracted with a sum.
+# EXACT: on GPUs neither, as optimizers need it, whose replicas must not drift apart.
 #
 # Where the library has CUDA, find_package(lockstep) enables the language CUDA, for the library's architectures where the
 # project has not said which. A project that takes the library by add_subdirectory() enables it before. Without nvcc there
 # is a warning: such kernels run on the host, and refuse tensors on GPUs.
 function(lockstep_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 given "EXACT" "" "")
-  set(options -fno-math-errno -fno-trapping-math)  # no value changes by these; more becomes vector instructions
-  if(given_EXACT)
-    list(APPEND options -ffp-contract=off)
-  endif()
+  # No value changes by the first two; more becomes vector instructions.
+  set(options -fno-math-errno -fno-trapping-math -ffp-contract=off)
   get_target_property(form lockstep::lockstep LOCKSTEP_KERNELS)
   if(form STREQUAL "CUDA" AND NOT CMAKE_CUDA_COMPILER)
     message(WARNING "lockstep_kernels(${target}): the library has CUDA, and there is no nvcc: these kernels refuse GPUs")

@@ -89,11 +89,16 @@ function(lockstep_target target)
   endif()
   # No value changes by these; square roots and comparisons become vector instructions.
   lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)
+  # A product and a sum are rounded one by one: so an element's bits depend neither on the compiler nor on its neighbours.
+  lockstep_cxx_options(${target} -ffp-contract=off)
   lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # GCC's pragmas; {8} for a shape of one dimension; what tests expect to throw, and to change nothing.
     lockstep_cxx_options(${target} -Wno-unknown-pragmas -Wno-braced-scalar-init -Wno-unused-comparison
                          -Wno-self-assign-overloaded)
+    if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      lockstep_cxx_options(${target} -fveclib=libmvec)  # the C library's vector functions, for loops over logarithms, sines...
+    endif()
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     lockstep_cxx_options(${target} -Wno-restrict)  # false on std::string (GCC bug 105651)

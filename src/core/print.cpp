@@ -5,7 +5,11 @@
 #include <type_traits>
 #include <utility>
 
+#ifdef LOCKSTEP_STD_FORMAT
+#include <format>
+#else
 #include <fmt/format.h>
+#endif
 
 #include <lockstep/core/error.h>
 
@@ -26,6 +30,20 @@ BottomLine* set_bottom_line(BottomLine* line) noexcept { return std::exchange(bo
 
 namespace {
 
+#ifdef LOCKSTEP_STD_FORMAT
+using FormatError = std::format_error;
+template <class T>
+std::string formatted_value(std::string_view field, const T& value) {
+  return std::vformat(field, std::make_format_args(value));
+}
+#else
+using FormatError = fmt::format_error;
+template <class T>
+std::string formatted_value(std::string_view field, const T& value) {
+  return fmt::format(fmt::runtime(field), value);
+}
+#endif
+
 // Finds the next field, which begins with "{}" or "{:"; any other brace is text.
 std::size_t find_field(std::string_view pattern, std::size_t from) {
   return std::min(pattern.find("{}", from), pattern.find("{:", from));
@@ -39,12 +57,12 @@ std::string formatted(std::string_view specification, const FormatArgument& argu
           using T = std::remove_cvref_t<decltype(value)>;
           const std::string field = text('{', specification, '}');
           if constexpr (std::is_same_v<T, std::monostate>)
-            return fmt::format(fmt::runtime(field), argument.text);
+            return formatted_value(field, argument.text);
           else
-            return fmt::format(fmt::runtime(field), value);
+            return formatted_value(field, value);
         },
         argument.number);
-  } catch (const fmt::format_error& error) {
+  } catch (const FormatError& error) {
     throw InvalidArgument(text("[print] expected a format specification such as {:8.3f} for \"", argument.text,
                                "\", got {", specification, "}: ", error.what()));
   }

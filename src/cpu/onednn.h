@@ -3,10 +3,14 @@
 
 #include <dnnl.hpp>
 
+#if DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_OMP && DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_SEQ
+#error "Lockstep needs a oneDNN that is built with its OpenMP or its sequential CPU runtime (DNNL_CPU_RUNTIME)."
+#endif
+
 namespace lockstep::host {
 
-/// In its scope, this thread's calls of oneDNN use one thread, because our own workers divide the work. (Debian's
-/// oneDNN uses OpenMP, in which each calling thread has its own setting for the number of threads.)
+/// In its scope, this thread's calls of oneDNN use one thread, because our own workers divide the work. (In OpenMP each
+/// calling thread has its own setting for the number of threads.)
 class OneOpenMpThread {
  public:
   OneOpenMpThread() noexcept;

@@ -18,16 +18,19 @@
 namespace lockstep {
 namespace {
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias. It is read
+// either way: GCC 14 does not vectorize a loop that reads only under a condition.
 struct Affine {
   bool weighted, biased;
   template <class C, class AnyRow, class Index>
   LOCKSTEP_HD C scaled(C value, const AnyRow& weight, const Index& i) const {
-    return weighted ? value * C(weight[i]) : value;
+    const C w = C(weight[i]);
+    return weighted ? value * w : value;
   }
   template <class C, class AnyRow, class Index>
   LOCKSTEP_HD C shifted(C value, const AnyRow& bias, const Index& i) const {
-    return biased ? value + C(bias[i]) : value;
+    const C b = C(bias[i]);
+    return biased ? value + b : value;
   }
 };
 

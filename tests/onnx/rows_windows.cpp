@@ -139,6 +139,8 @@ Tensors resized(const Node& node, const Tensors& x) {
   if (node.integer("exclude_outside", 0) || node.integer("antialias", 0) ||
       node.number("cubic_coeff_a", -0.75) != -0.75)
     throw NotApplicable("other weights of interpolation");
+  if (!node.integers("axes").empty() || node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    throw NotApplicable("sizes of some axes, or sizes that are bounds");
   if (mode == "nearest" ? !(places == "half_pixel" && rounding == "round_prefer_floor") &&
                               !(places == "asymmetric" && rounding == "floor")
                         : places != "half_pixel" && places != "pytorch_half_pixel" && places != "align_corners")

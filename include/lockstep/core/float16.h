@@ -4,9 +4,12 @@
 #include <bit>
 #include <cstdint>
 
-// Marks functions that run on the host and on a GPU.
-#ifdef __CUDACC__
+// Marks functions that run on the host and on a GPU. Clang inlines all of them into the loops that call them, so that they
+// are compiled for the loop's instruction set (core/vectorized.h).
+#if defined(__CUDACC__)
 #define LOCKSTEP_HD __host__ __device__
+#elif defined(__clang__) && defined(__OPTIMIZE__)
+#define LOCKSTEP_HD __attribute__((always_inline))
 #else
 #define LOCKSTEP_HD
 #endif

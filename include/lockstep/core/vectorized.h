@@ -3,9 +3,9 @@
 
 #include <lockstep/core/instruction_set.h>
 
-// GCC compiles one body for several instruction sets. Builds without optimization, with a sanitizer or with an emulated
-// GPU do not, because they would not gain by it.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
+// One body is compiled for several instruction sets, by GCC and by clang. Builds without optimization, with a sanitizer
+// or with an emulated GPU do not, because they would not gain by it.
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
 #define LOCKSTEP_INSTRUCTION_SETS 1
 #endif
@@ -14,19 +14,29 @@ namespace lockstep {
 
 #ifdef LOCKSTEP_INSTRUCTION_SETS
 namespace detail {
-// gnu::flatten inlines all functions that the body calls, so that they are compiled for these instructions too. (A
-// function that cannot be inlined still runs, as plain code.)
+#define LOCKSTEP_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt"
+#define LOCKSTEP_AVX512 LOCKSTEP_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#ifdef __clang__  // its vectors are as wide as the instructions
+#define LOCKSTEP_VECTOR_WIDTH(bits)
+#else
+#define LOCKSTEP_VECTOR_WIDTH(bits) ",prefer-vector-width=" #bits
+#endif
+// gnu::flatten inlines the functions that the body calls, so that they are compiled for these instructions too. (GCC
+// inlines what these call as well, clang only what is marked: LOCKSTEP_HD. A function that is not inlined still runs, as
+// plain code.)
 template <class Body>
-[[gnu::target("avx2,fma,f16c,bmi,bmi2,lzcnt,prefer-vector-width=256"), gnu::flatten, gnu::noinline]] void with_avx2(
+[[gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline]] void with_avx2(
     const Body& body) {
   body();
 }
 template <class Body>
-[[gnu::target("avx2,fma,f16c,bmi,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512"),
-  gnu::flatten, gnu::noinline]] void
-with_avx512(const Body& body) {
+[[gnu::target(LOCKSTEP_AVX512 LOCKSTEP_VECTOR_WIDTH(512)), gnu::flatten, gnu::noinline]] void with_avx512(
+    const Body& body) {
   body();
 }
+#undef LOCKSTEP_AVX2
+#undef LOCKSTEP_AVX512
+#undef LOCKSTEP_VECTOR_WIDTH
 }  // namespace detail
 #endif
 

@@ -21,7 +21,7 @@ else()
 endif()
 # 20014: the gradient of a functor, written once for numbers and tensors, calls host code when it is for tensors. What a
 # kernel calls is still checked (20011). 177: what only one of the two compilers' branches uses.
-set(options -std=c++20 --expt-relaxed-constexpr -diag-suppress=20014,177 -Xcompiler=-Wall,-Wextra,-fno-math-errno,-fno-trapping-math)
+set(options -std=c++20 --expt-relaxed-constexpr -diag-suppress=20014,177 -Xcompiler=-Wall,-Wextra,-fno-math-errno,-fno-trapping-math,-ffp-contract=off)
 set_target_properties(lockstep lockstep_kernels lockstep_exact PROPERTIES CUDA_VISIBILITY_PRESET hidden NVCC_OPTIONS "${options}")
 if(lockstep_gcc_memory)
   list(APPEND options -Xcompiler=${lockstep_gcc_memory})
