@@ -3,6 +3,8 @@
 
 #include <concepts>
 
+#include <lockstep/core/export.h>
+
 /// For the body of a class whose copies are explicit: auto b = a, for (auto layer : layers) and by-value arguments do
 /// not compile. Class b(a), copy(a), and copies of structs and containers of it do: these copy from a const Class. (An
 /// explicit constructor from const Class& would suffice, but then GCC 12 could not copy arrays of the class.)

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include <lockstep/core/export.h>
+
 // Marks functions that run on the host and on a GPU. Clang inlines all of them into the loops that call them, so that they
 // are compiled for the loop's instruction set (core/vectorized.h).
 #if defined(__CUDACC__)

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <lockstep/core/export.h>
+
 namespace lockstep {
 
 /// A member and its name.

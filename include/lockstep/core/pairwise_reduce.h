@@ -39,7 +39,9 @@ LOCKSTEP_HD A lane_reduce(std::int64_t begin, std::int64_t end, const A& start, 
     A lanes[kLanes];
     for (int l = 0; l < kLanes; ++l) lanes[l] = start;
     for (; i + kLanes <= end; i += kLanes)
+#ifndef __clang__  // which does not know it
 #pragma GCC ivdep
+#endif
       for (int l = 0; l < kLanes; ++l) lanes[l] = element(lanes[l], i + l);
     for (int l = 0; i < end; ++i, ++l) lanes[l] = element(lanes[l], i);
     for (int half = kLanes / 2; half > 0; half /= 2)

@@ -6,6 +6,8 @@
 #include <span>
 #include <type_traits>
 
+#include <lockstep/core/export.h>
+
 namespace lockstep::data {
 
 /// get(i) returns sample i, for 0 <= i < size(). get() is const and, in a loader with workers, called on several

@@ -39,14 +39,14 @@ void collapse(Geometry<N>& g) noexcept {
   for (int i = 0; i < g.sizes.rank(); ++i) {
     if (g.sizes[i] == 1) continue;
     bool merges = last >= 0;
-    for (int n = 0; merges && n < N; ++n) merges = g.strides[n][last] == g.strides[n][i] * g.sizes[i];
+    for (const Shape& s : g.strides) merges = merges && s[last] == s[i] * g.sizes[i];
     if (merges) {
       g.sizes[last] *= g.sizes[i];
     } else {
       ++last;
       g.sizes[last] = g.sizes[i];
     }
-    for (int n = 0; n < N; ++n) g.strides[n][last] = g.strides[n][i];
+    for (Shape& s : g.strides) s[last] = s[i];
   }
   while (g.sizes.rank() > last + 1) {
     g.sizes.erase(g.sizes.rank() - 1);

@@ -43,7 +43,9 @@ class OneThread {
   /// Calls visit(i) for `length` elements; each i is always visited by the same thread.
   template <class Visit>
   LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
+#ifndef __clang__  // which does not know it
 #pragma GCC ivdep
+#endif
     for (std::int64_t i = 0; i < length; ++i) visit(i);
   }
 
