@@ -73,8 +73,8 @@ LOCKSTEP_ELEMENTARY(erfc)   ///< 1 - erf(x).
 /// e^x, within 2 units in the last place. The reduction x = n log 2 + r and the polynomial of r are those of Cephes
 /// (Moshier, netlib.org/cephes, expf.c).
 LOCKSTEP_HD inline float exp(float x) {
-#ifdef __CUDA_ARCH__
-  return std::exp(x);
+#if defined(__CUDA_ARCH__) || defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
+  return std::exp(x);  // -ffast-math would undo the rounding below
 #else
   constexpr float kShifter = 12582912;                            // 1.5 2^23: adding it rounds to whole numbers
   const float t = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;  // outside, the result is 0 or infinity; NaN stays
