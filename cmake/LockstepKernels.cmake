@@ -15,6 +15,7 @@ function(lockstep_kernels target)
   if(form STREQUAL "CUDA" AND NOT CMAKE_CUDA_COMPILER)
     message(WARNING "lockstep_kernels(${target}): the library has CUDA, and there is no nvcc: these kernels refuse GPUs")
   endif()
+  list(PREPEND options -fno-fast-math)  # as the library, though the project's flags say otherwise: -Ofast, -ffast-math
   foreach(source IN LISTS given_UNPARSED_ARGUMENTS)
     set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
     if(form STREQUAL "CUDA" AND CMAKE_CUDA_COMPILER)

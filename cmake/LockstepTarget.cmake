@@ -87,6 +87,8 @@ function(lockstep_target target)
   if(NOT type STREQUAL "EXECUTABLE" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     lockstep_cxx_options(${target} -Wmissing-declarations)
   endif()
+  # Values are those of the source, though CMAKE_CXX_FLAGS say -ffast-math or -Ofast.
+  lockstep_cxx_options(${target} -fno-fast-math)
   # No value changes by these; square roots and comparisons become vector instructions.
   lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)
   # A product and a sum are rounded one by one: so an element's bits depend neither on the compiler nor on its neighbours.
