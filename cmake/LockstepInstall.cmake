@@ -1,5 +1,6 @@
 # Installs the library as a CMake package: find_package(lockstep), target lockstep::lockstep; with COMPONENTS mpi the
-# target lockstep::mpi, too. pkg-config finds it as lockstep and lockstep-mpi, and cpack makes a Debian package.
+# target lockstep::mpi, too. pkg-config finds it as lockstep and lockstep-mpi, readers of the Common Package
+# Specification as lockstep:lockstep and lockstep:mpi, and cpack makes a Debian package.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -23,6 +24,7 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/l
               ${CMAKE_CURRENT_LIST_DIR}/LockstepKernels.cmake ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
         DESTINATION ${package_dir})
 include(LockstepPkgConfig)
+include(LockstepCps)
 if(PROJECT_IS_TOP_LEVEL)
   include(LockstepDeb)
 endif()

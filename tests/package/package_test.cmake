@@ -4,10 +4,12 @@
 #   find_package      installs the build into a prefix of its own, builds tests/package/consumer against it and runs it
 #   add_subdirectory  configures the consumer with the sources inside it (which generates its link line; the library itself
 #                     is not built a second time)
-#   shared            the same as find_package with a shared library, which is linked from the objects of the build
+#   fetch_content     the same with FetchContent
+#   shared            the same as find_package with a shared library, which is linked from the objects of the build, and
+#                     with -ffast-math for the consumer
 #   deb               the same as find_package with a Debian package of the build, unpacked into a folder
-# All but add_subdirectory also link a program by what pkg-config says, and look at the library's symbols. MPI: the consumer
-# uses lockstep::mpi, too, in a program of its own.
+# All others also link a program by what pkg-config says, and look at lockstep.cps and at the library's symbols. MPI: the
+# consumer uses lockstep::mpi, too, in a program of its own.
 cmake_minimum_required(VERSION 3.25)
 set(work ${BUILD_DIR}/package_test/${WAY})
 file(REMOVE_RECURSE ${work})
@@ -54,6 +56,39 @@ function(expect_pkg_config prefix)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${libraries} ${work}/devices COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+# lockstep.cps: it can be read, and what it names is there.
+function(expect_cps prefix)
+  file(GLOB_RECURSE file ${prefix}/lockstep.cps)
+  file(READ ${file} cps)
+  string(REPLACE @prefix@ ${prefix} cps "${cps}")
+  cmake_path(GET file PARENT_PATH folder)
+  string(JSON path GET "${cps}" cps_path)
+  if(NOT path STREQUAL folder)
+    message(FATAL_ERROR "${file} says that it is in ${path}")
+  endif()
+  set(components lockstep)
+  if(MPI)
+    list(APPEND components mpi)
+  endif()
+  foreach(component IN LISTS components)
+    string(JSON feature GET "${cps}" components ${component} compile_features 0)
+    string(JSON library GET "${cps}" components ${component} location)
+    string(JSON headers GET "${cps}" components ${component} includes cpp 0)
+    string(JSON count LENGTH "${cps}" components ${component} link_libraries)
+    if(NOT feature STREQUAL "c++20" OR NOT EXISTS ${library} OR NOT EXISTS ${headers}/lockstep/lockstep.h
+       OR (library MATCHES "\\.a$" AND count EQUAL 0))
+      message(FATAL_ERROR "${component} of ${file}: expected C++20, a library, its headers and what it needs, got\n${cps}")
+    endif()
+    while(count GREATER 0)
+      math(EXPR count "${count} - 1")
+      string(JSON needed GET "${cps}" components ${component} link_libraries ${count})
+      if(needed MATCHES "/" AND NOT EXISTS ${needed})
+        message(FATAL_ERROR "${component} of ${file} needs ${needed}, which does not exist")
+      endif()
+    endwhile()
+  endforeach()
+endfunction()
+
 function(expect_consumer prefix)
   execute_process(COMMAND ${configure} -DCMAKE_PREFIX_PATH=${prefix} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${work}/build COMMAND_ERROR_IS_FATAL ANY)
@@ -67,6 +102,7 @@ function(expect_consumer prefix)
     execute_process(COMMAND ${work}/build/consumer_mpi COMMAND_ERROR_IS_FATAL ANY)
   endif()
   expect_pkg_config(${prefix})
+  expect_cps(${prefix})
   file(GLOB_RECURSE libraries ${prefix}/liblockstep*.a ${prefix}/liblockstep*.so)
   if(NOT libraries)
     message(FATAL_ERROR "no library in ${prefix}")
@@ -78,6 +114,8 @@ endfunction()
 
 if(WAY STREQUAL "add_subdirectory")
   execute_process(COMMAND ${configure} -DLOCKSTEP_SOURCE=${SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
+elseif(WAY STREQUAL "fetch_content")
+  execute_process(COMMAND ${configure} -DFETCHCONTENT_SOURCE_DIR_LOCKSTEP=${SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
 elseif(WAY STREQUAL "find_package")
   execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
   expect_consumer(${work}/prefix)
@@ -88,6 +126,7 @@ elseif(WAY STREQUAL "shared")
                   COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${work}/shared COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_COMMAND} --install ${work}/shared --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
+  list(APPEND configure -DCMAKE_CXX_FLAGS=-ffast-math)  # which lockstep_kernels undoes
   expect_consumer(${work}/prefix)
 elseif(WAY STREQUAL "deb")
   find_program(dpkg_deb dpkg-deb)
