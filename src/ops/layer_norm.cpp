@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias. It is read
-// either way: GCC 14 does not vectorize a loop that reads only under a condition.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias. It is
+// read either way: GCC 14 does not vectorize a loop that reads only under a condition.
 struct Affine {
   bool weighted, biased;
   template <class C, class AnyRow, class Index>

@@ -32,6 +32,14 @@ Row reduction(Tensor (*f)(const Tensor&, const Shape&, bool)) {
   };
 }
 
+// Of bool and of no elements, ONNX has an answer; amax() and amin() refuse both.
+Row extremum(Tensor (*f)(const Tensor&, const Shape&, bool)) {
+  return [reduce = reduction(f)](const Node& node, const Tensors& x) {
+    if (x[0].dtype() == kBool || x[0].numel() == 0) throw NotApplicable("the greatest of bools, or of nothing");
+    return reduce(node, x);
+  };
+}
+
 Row place_of(Tensor (*f)(const Tensor&, std::int64_t, bool)) {
   return [f](const Node& node, const Tensors& x) {
     const std::int64_t axis = node.integer("axis", 0);
@@ -94,7 +102,9 @@ Tensors split_up(const Node& node, const Tensors& x) {
   std::vector<std::int64_t> sizes = whole_numbers(node, x, 1, "split");
   if (sizes.empty()) {
     const auto parts = std::int64_t(node.outputs.size());
-    sizes.assign(std::size_t(parts), x[0].size(axis) / parts);
+    const std::int64_t all = x[0].size(axis), each = (all + parts - 1) / parts;
+    sizes.assign(std::size_t(parts), each);
+    sizes.back() = all - (parts - 1) * each;
   }
   return split(x[0], sizes, axis);
 }
@@ -257,9 +267,9 @@ void add_structure_rows(Table& table) {
       {"ReduceL2", reduction(norm_2)},
       {"ReduceLogSum", reduction(log_sum)},
       {"ReduceLogSumExp", reduction(logsumexp)},
-      {"ReduceMax", reduction(amax)},
+      {"ReduceMax", extremum(amax)},
       {"ReduceMean", reduction(mean_over)},
-      {"ReduceMin", reduction(amin)},
+      {"ReduceMin", extremum(amin)},
       {"ReduceProd", reduction(prod_over)},
       {"ReduceSum", reduction(sum_over)},
       {"ReduceSumSquare", reduction(sum_square)},

@@ -30,6 +30,7 @@ bool is_padded(const Window& w) { return w.before != Numbers(w.kernel.size(), 0)
 Tensors pooled_means(const Node& node, const Tensors& x) {
   Window w(node, node.integers("kernel_shape"));
   w.follow_rule(node, x[0]);
+  if (w.dilation != Numbers(w.kernel.size(), 1)) throw NotApplicable("means over windows with gaps");
   const auto pool = w.kernel.size() == 1 ? avg_pool1d : w.kernel.size() == 2 ? avg_pool2d : avg_pool3d;
   const bool with_padding = node.integer("count_include_pad", 0) != 0;
   AvgPoolOptions options = {

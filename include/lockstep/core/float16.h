@@ -6,8 +6,8 @@
 
 #include <lockstep/core/export.h>
 
-// Marks functions that run on the host and on a GPU. Clang inlines all of them into the loops that call them, so that they
-// are compiled for the loop's instruction set (core/vectorized.h).
+// Marks functions that run on the host and on a GPU. Clang inlines all of them into the loops that call them, so that
+// they are compiled for the loop's instruction set (core/vectorized.h).
 #if defined(__CUDACC__)
 #define LOCKSTEP_HD __host__ __device__
 #elif defined(__clang__) && defined(__OPTIMIZE__)

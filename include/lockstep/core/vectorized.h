@@ -5,8 +5,8 @@
 
 // One body is compiled for several instruction sets, by GCC and by clang. Builds without optimization, with a sanitizer
 // or with an emulated GPU do not, because they would not gain by it.
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
 #define LOCKSTEP_INSTRUCTION_SETS 1
 #endif
 
@@ -22,15 +22,15 @@ namespace detail {
 #define LOCKSTEP_VECTOR_WIDTH(bits) ",prefer-vector-width=" #bits
 #endif
 // gnu::flatten inlines the functions that the body calls, so that they are compiled for these instructions too. (GCC
-// inlines what these call as well, clang only what is marked: LOCKSTEP_HD. A function that is not inlined still runs, as
-// plain code.)
+// inlines what these call as well, clang only what is marked: LOCKSTEP_HD. A function that is not inlined still runs,
+// as plain code.)
 template <class Body>
-[[gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline]] void with_avx2(
+[[ gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline ]] void with_avx2(
     const Body& body) {
   body();
 }
 template <class Body>
-[[gnu::target(LOCKSTEP_AVX512 LOCKSTEP_VECTOR_WIDTH(512)), gnu::flatten, gnu::noinline]] void with_avx512(
+[[ gnu::target(LOCKSTEP_AVX512 LOCKSTEP_VECTOR_WIDTH(512)), gnu::flatten, gnu::noinline ]] void with_avx512(
     const Body& body) {
   body();
 }
