@@ -106,7 +106,7 @@ struct Attention {
           T* const row_to = to + i * kKeys;
           const T* const row_added = added + i * mask.strides[2];
           if (mask.strides[3] == 1) {
-#pragma GCC ivdep
+            LOCKSTEP_IVDEP
             for (std::int64_t j = 0; j < columns; ++j) row_to[j] += row_added[j];
           } else {
             for (std::int64_t j = 0; j < columns; ++j) row_to[j] += row_added[j * mask.strides[3]];
@@ -217,7 +217,7 @@ struct Gradients {
               T *const weights = &p[std::size_t(i * kKeys)], *const slopes = &d[std::size_t(i * kKeys)];
               exponentials(weights, columns, log_at[(row + i) * logsumexp.strides[2]]);
               const T mean = along[std::size_t(row + i)];
-#pragma GCC ivdep
+              LOCKSTEP_IVDEP
               for (std::int64_t j = 0; j < columns; ++j) slopes[j] = weights[j] * (slopes[j] - mean);
             }
           });

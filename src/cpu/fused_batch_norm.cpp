@@ -130,12 +130,11 @@ void for_elements(const KernelContext& context, const Extent& e, const F& f) {
       for (std::int64_t r = 0; r < e.rows_of(chunk); ++r) {
         const std::int64_t row = (chunk * e.chunk() + r) * e.channels * e.inner;
         if (e.by_rows()) {
-#pragma GCC ivdep
+          LOCKSTEP_IVDEP
           for (std::int64_t c = 0; c < e.channels; ++c) f(row + c, c);
         } else {
-          for (std::int64_t c = 0; c < e.channels; ++c)
-#pragma GCC ivdep
-            for (std::int64_t i = 0; i < e.inner; ++i) f(row + c * e.inner + i, c);
+          for (std::int64_t c = 0; c < e.channels; ++c) LOCKSTEP_IVDEP
+          for (std::int64_t i = 0; i < e.inner; ++i) f(row + c * e.inner + i, c);
         }
       }
   });

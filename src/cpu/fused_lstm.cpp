@@ -52,7 +52,7 @@ void for_pieces(const KernelContext& context, const Sizes& sizes, const Body& bo
 void forward_row(std::int64_t n, float* gates, const float* c_before, float* h, float* c) {
   float *const i = gates, *const f = i + n, *const g = f + n, *const o = g + n;
   vectorized([=] {
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t j = 0; j < n; ++j) LstmForward()(h[j], c[j], i[j], f[j], g[j], o[j], c_before[j]);
   });
 }
@@ -61,7 +61,7 @@ void backward_row(std::int64_t n, const float* gates, const float* c_before, con
   const float *const i = gates, *const f = i + n, *const g = f + n, *const o = g + n;
   float *const di = d_gates, *const df = di + n, *const dg = df + n, *const d_o = dg + n;
   vectorized([=] {
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t j = 0; j < n; ++j)
       LstmBackward()(dc[j], di[j], df[j], dg[j], d_o[j], i[j], f[j], g[j], o[j], c_before[j], c[j], d_output[j], dh[j]);
   });

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <lockstep/core/vectorized.h>
 #include <lockstep/kernels/row_team.h>
 
 #include "cpu/parallel.h"
@@ -150,11 +151,11 @@ struct NormGradientKernel {
     if (of_x) {
       find_slope<kCentered>(stats, length, sum, value, h);
       T* const out = of_x + r * length;
-#pragma GCC ivdep
+      LOCKSTEP_IVDEP
       for (std::int64_t i = 0; i < length; ++i) out[i] = T(stats.gradient(h(i), value(i)));
     }
     if (!sums) return;
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < length; ++i) {
       sums[i] += C(g_row[i]) * stats.normal(value(i));
       if constexpr (kSums > 1) sums[length + i] += C(g_row[i]);

@@ -10,6 +10,14 @@
 #define LOCKSTEP_INSTRUCTION_SETS 1
 #endif
 
+// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
+// (Clang compares them: its pragma of that meaning warns about each loop that it cannot vectorize.)
+#ifdef __clang__
+#define LOCKSTEP_IVDEP
+#else
+#define LOCKSTEP_IVDEP _Pragma("GCC ivdep")
+#endif
+
 namespace lockstep {
 
 #ifdef LOCKSTEP_INSTRUCTION_SETS
@@ -41,7 +49,7 @@ template <class Body>
 #endif
 
 /// Calls body(), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
-/// iterations are independent (`#pragma GCC ivdep`). If several sets are compiled and instruction_set() is plain, calls
+/// iterations are independent (LOCKSTEP_IVDEP). If several sets are compiled and instruction_set() is plain, calls
 /// plain() instead, so that a caller that already has plain code does not compile it twice.
 template <class Body, class Plain>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {

@@ -20,9 +20,7 @@ inline constexpr bool kIsArithmetic = requires {
 template <class F, class Out, class... In>
 void map_elements(const F& function, std::int64_t count, Out* to, const In*... from) {
   const F f = function;  // a copy, which no operand can alias
-#ifndef __clang__  // which does not know it
-#pragma GCC ivdep
-#endif
+  LOCKSTEP_IVDEP
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
 }
 // Compiled for several instruction sets. To limit this code, it is compiled only for compute types, and all dtypes with

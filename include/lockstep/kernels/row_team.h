@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include <lockstep/core/dtype.h>
-
 #include <lockstep/core/pairwise_reduce.h>
+#include <lockstep/core/vectorized.h>
 #include <lockstep/kernels/visit.h>
 
 namespace lockstep {
@@ -43,9 +43,7 @@ class OneThread {
   /// Calls visit(i) for `length` elements; each i is always visited by the same thread.
   template <class Visit>
   LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
-#ifndef __clang__  // which does not know it
-#pragma GCC ivdep
-#endif
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < length; ++i) visit(i);
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <lockstep/core/vectorized.h>
+
 #include "cpu/convolution/convolution_plan.h"
 #include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
@@ -63,7 +65,7 @@ void add_pieces(const KernelContext& context, const ConvolutionPlan& plan, float
   parallel_for(context, count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t piece = 1; piece < plan.pieces; ++piece) {
       const float* part = parts + piece * pitch;
-#pragma GCC ivdep
+      LOCKSTEP_IVDEP
       for (std::int64_t i = begin; i < end; ++i) parts[i] += part[i];
     }
   });

@@ -46,7 +46,7 @@ void activate_all(Activation activation, std::int64_t rows, std::int64_t columns
     vectorized([&] {
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const row = c + i * pitch;
-#pragma GCC ivdep
+        LOCKSTEP_IVDEP
         for (std::int64_t j = 0; j < columns; ++j) row[j] = f(row[j]);
       }
     });

@@ -78,16 +78,15 @@ struct TypedReduceLoops {
       const std::int64_t n = count, m = rows;
       const C* from = static_cast<const C*>(values);
       A* const to = static_cast<A*>(totals);
-      for (std::int64_t row = 0; row < m; ++row, from += stride)
-#pragma GCC ivdep
-        for (std::int64_t c = 0; c < n; ++c) to[c] = r.combine(to[c], r.load(from[c]));
+      for (std::int64_t row = 0; row < m; ++row, from += stride) LOCKSTEP_IVDEP
+      for (std::int64_t c = 0; c < n; ++c) to[c] = r.combine(to[c], r.load(from[c]));
     });
   }
   static void merge(const void* reducer, void* totals, const void* next, std::int64_t count) {
     const R r = *static_cast<const R*>(reducer);
     A* const to = static_cast<A*>(totals);
     const A* const from = static_cast<const A*>(next);
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < count; ++i) to[i] = r.combine(to[i], from[i]);
   }
   static void finish(const void* reducer, const void* totals, std::int64_t reduced, void* results, std::int64_t count) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/core/float16_rows.h>
+#include <lockstep/core/vectorized.h>
 
 #include "kernels/window/window.h"
 
@@ -24,7 +25,7 @@ LOCKSTEP_HD constexpr T lowest() {
 // Updates the maxima so far with one row of a window. Stores the row's number for each element that is greater or NaN.
 template <bool kPlaces, class A, class T>
 [[gnu::noinline]] void keep_greater(const T* from, std::int32_t row, std::int64_t count, A* best, std::int32_t* rows) {
-#pragma GCC ivdep
+  LOCKSTEP_IVDEP
   for (std::int64_t i = 0; i < count; ++i) {
     const A value = A(from[i]);
     const bool taken = value > best[i] || value != value;

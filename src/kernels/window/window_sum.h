@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lockstep/core/float16_rows.h>
+#include <lockstep/core/vectorized.h>
 
 #include "kernels/window/window.h"
 
@@ -41,17 +42,17 @@ struct TapTable {
 template <class A, class T>
 [[gnu::noinline]] void weigh_row(const T* from, A weight, std::int64_t count, bool first, A* to) {
   if (first) {
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < count; ++i) to[i] = weight * A(from[i]);
   } else {
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < count; ++i) to[i] += weight * A(from[i]);
   }
 }
 
 template <class A>
 [[gnu::noinline]] void divide_row(const A* from, A divisor, std::int64_t count, A* to) {
-#pragma GCC ivdep
+  LOCKSTEP_IVDEP
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] / divisor;
 }
 
