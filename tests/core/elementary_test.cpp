@@ -36,7 +36,7 @@ std::int64_t worst(float from, float to, const F& f, const Exact& exact) {
   float *const result = y.data(), *const argument = x.data();
   const auto count = std::int64_t(x.size());
   vectorized([=] {
-#pragma GCC ivdep
+    LOCKSTEP_IVDEP
     for (std::int64_t i = 0; i < count; ++i) result[i] = f(argument[i]);
   });
   std::int64_t most = 0;

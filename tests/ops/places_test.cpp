@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/core/elementary.h>
 #include <lockstep/runtime/threads.h>
 
 #include "ops/all_ops.h"
@@ -80,6 +81,40 @@ const std::vector<Case> kElements = {
 };
 INSTANTIATE_TEST_SUITE_P(Places, Elements, ::testing::ValuesIn(kElements),
                          [](const auto& of) { return of.param.name; });
+
+// The bits of floats, computed one by one by code that has neither vectors nor fused multiply-adds.
+void expect_bits(const Tensor& got, const std::function<float(float)>& of_one, const std::vector<float>& x) {
+  const std::vector<float> values = got.to_vector<float>();
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(values[i], of_one(x[i])) << "of " << x[i];
+}
+
+TEST(Bits, OfArithmeticAreThoseOfOneRoundingAfterTheOther) {
+  const Tensor x = randn({10000});
+  const std::vector<float> numbers = x.to_vector<float>();
+  expect_bits(
+      addcmul(x, x, x, 1),
+      [](float v) {
+        const volatile float square = v * v;
+        return v + square;
+      },
+      numbers);
+  expect_bits(
+      x.clone().add_(x, 0.3f),
+      [](float v) {
+        const volatile float scaled = v * 0.3f;
+        return v + scaled;
+      },
+      numbers);
+}
+
+// The scalar functions are compiled here, for the least processor.
+TEST(Bits, OfExpAndTanhAreTheSameInEveryInstructionSet) {
+  const Tensor x = randn({10000}) * 3;
+  expect_bits(
+      exp(x), [](float v) { return elementary::exp(v); }, x.to_vector<float>());
+  expect_bits(
+      tanh(x), [](float v) { return elementary::tanh(v); }, x.to_vector<float>());
+}
 
 class RowsOfABatch : public ::testing::TestWithParam<Case> {};
 
