@@ -138,8 +138,10 @@ elseif(WAY STREQUAL "deb")
                   COMMAND_ERROR_IS_FATAL ANY)
   file(GLOB package ${work}/deb/*.deb)
   execute_process(COMMAND ${dpkg_deb} -f ${package} OUTPUT_VARIABLE fields COMMAND_ERROR_IS_FATAL ANY)
-  if(NOT fields MATCHES "Package: liblockstep-dev\n" OR NOT fields MATCHES "Depends: [^\n]*libtbb-dev")
-    message(FATAL_ERROR "expected liblockstep-dev that depends on libtbb-dev, got\n${fields}")
+  set(version "\\(>= [0-9][^)]*\\)")  # without one, the package of one release could be installed on another
+  if(NOT fields MATCHES "Package: liblockstep-dev\n" OR NOT fields MATCHES
+     "Depends: libtbb-dev ${version}, libdnnl-dev ${version}, libdnnl-dev \\(<< [0-9]+\\), libstdc\\+\\+6 ${version}, libc6 ${version}")
+    message(FATAL_ERROR "expected liblockstep-dev that depends on versions of libraries, got\n${fields}")
   endif()
   execute_process(COMMAND ${dpkg_deb} -x ${package} ${work}/root COMMAND_ERROR_IS_FATAL ANY)
   expect_consumer(${work}/root/usr)
