@@ -9,13 +9,12 @@
 # is a warning: such kernels run on the host, and refuse tensors on GPUs.
 function(lockstep_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 given "EXACT" "" "")
-  # No value changes by the first two; more becomes vector instructions.
-  set(options -fno-math-errno -fno-trapping-math -ffp-contract=off)
+  # As the library is compiled (LockstepTarget), though the project's flags say -Ofast or -ffast-math.
+  set(options -fno-fast-math -fno-math-errno -fno-trapping-math -ffp-contract=off)
   get_target_property(form lockstep::lockstep LOCKSTEP_KERNELS)
   if(form STREQUAL "CUDA" AND NOT CMAKE_CUDA_COMPILER)
     message(WARNING "lockstep_kernels(${target}): the library has CUDA, and there is no nvcc: these kernels refuse GPUs")
   endif()
-  list(PREPEND options -fno-fast-math)  # as the library, though the project's flags say otherwise: -Ofast, -ffast-math
   foreach(source IN LISTS given_UNPARSED_ARGUMENTS)
     set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
     if(form STREQUAL "CUDA" AND CMAKE_CUDA_COMPILER)
