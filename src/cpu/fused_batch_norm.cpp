@@ -133,8 +133,10 @@ void for_elements(const KernelContext& context, const Extent& e, const F& f) {
           LOCKSTEP_IVDEP
           for (std::int64_t c = 0; c < e.channels; ++c) f(row + c, c);
         } else {
-          for (std::int64_t c = 0; c < e.channels; ++c) LOCKSTEP_IVDEP
-          for (std::int64_t i = 0; i < e.inner; ++i) f(row + c * e.inner + i, c);
+          for (std::int64_t c = 0; c < e.channels; ++c) {
+            LOCKSTEP_IVDEP
+            for (std::int64_t i = 0; i < e.inner; ++i) f(row + c * e.inner + i, c);
+          }
         }
       }
   });

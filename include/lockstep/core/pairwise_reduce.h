@@ -39,8 +39,10 @@ LOCKSTEP_HD A lane_reduce(std::int64_t begin, std::int64_t end, const A& start, 
   if (end - begin >= 2 * kLanes) {
     A lanes[kLanes];
     for (int l = 0; l < kLanes; ++l) lanes[l] = start;
-    for (; i + kLanes <= end; i += kLanes) LOCKSTEP_IVDEP
-    for (int l = 0; l < kLanes; ++l) lanes[l] = element(lanes[l], i + l);
+    for (; i + kLanes <= end; i += kLanes) {
+      LOCKSTEP_IVDEP
+      for (int l = 0; l < kLanes; ++l) lanes[l] = element(lanes[l], i + l);
+    }
     for (int l = 0; i < end; ++i, ++l) lanes[l] = element(lanes[l], i);
     for (int half = kLanes / 2; half > 0; half /= 2)
       for (int l = 0; l < half; ++l) lanes[l] = combine(lanes[l], lanes[l + half]);

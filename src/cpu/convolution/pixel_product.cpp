@@ -61,8 +61,10 @@ void PixelProduct::multiply(std::int64_t pixels, const float* x, const float* y,
   if (groups_ == channels_ && groups_ == out_channels_) {  // one number per channel: a vector holds several channels
     if (beta == 0) std::fill_n(weight, channels_, 0.f);
     return vectorized([=, channels = channels_] {
-      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) LOCKSTEP_IVDEP
-      for (std::int64_t c = 0; c < channels; ++c) weight[c] += x[pixel * channels + c] * y[pixel * channels + c];
+      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+        LOCKSTEP_IVDEP
+        for (std::int64_t c = 0; c < channels; ++c) weight[c] += x[pixel * channels + c] * y[pixel * channels + c];
+      }
     });
   }
   Matmul product;

@@ -78,8 +78,10 @@ struct TypedReduceLoops {
       const std::int64_t n = count, m = rows;
       const C* from = static_cast<const C*>(values);
       A* const to = static_cast<A*>(totals);
-      for (std::int64_t row = 0; row < m; ++row, from += stride) LOCKSTEP_IVDEP
-      for (std::int64_t c = 0; c < n; ++c) to[c] = r.combine(to[c], r.load(from[c]));
+      for (std::int64_t row = 0; row < m; ++row, from += stride) {
+        LOCKSTEP_IVDEP
+        for (std::int64_t c = 0; c < n; ++c) to[c] = r.combine(to[c], r.load(from[c]));
+      }
     });
   }
   static void merge(const void* reducer, void* totals, const void* next, std::int64_t count) {
