@@ -125,10 +125,12 @@
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
+#include <lockstep/parallel/memory_plan.h>
 #include <lockstep/parallel/parallel_apply.h>
 #include <lockstep/parallel/replica_group.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
+#include <lockstep/parallel/shard.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/parallel/unnamed_parameters.h>
 #include <lockstep/report/history.h>

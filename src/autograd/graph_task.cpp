@@ -199,7 +199,7 @@ void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::ranges::sort(leaves_, {}, [](const NodeState* v) { return std::pair(~v->last_producer, v->node->sequence); });
   for (const NodeState* const state : leaves_) listeners_.add(*state->node->leaf());
-  listeners_.begin(options_.create_graph);
+  listeners_.begin(options_.create_graph, !collectives_.empty());
 }
 
 void GraphTask::use(const Stream& stream) {

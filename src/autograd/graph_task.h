@@ -95,6 +95,7 @@ class GraphTask final : public RunningBackward {
     DeviceState* device;
     std::priority_queue<NodeState*, std::vector<NodeState*>, Later> nodes;
     bool is_draining = false;
+    bool is_waiting = false;  // in let_others_catch_up()
     // For hooks on the device thread. Each device has its own sequence, so timing does not change the draws.
     GeneratorState random_start, random;
   };
@@ -121,6 +122,7 @@ class GraphTask final : public RunningBackward {
   void push(NodeState* state, std::vector<ReadyQueue*>& started);
   void start(const std::vector<ReadyQueue*>& queues);
   bool drain(ReadyQueue& queue);
+  void let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& lock);
   void end(ReadyQueue& queue) noexcept;
   void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock);
   std::vector<IncomingGradient> run_node(NodeState& state);

@@ -75,10 +75,28 @@ bool GraphTask::drain(ReadyQueue& queue) {
     for (ReadyQueue* const other : started) end(*other);
   }
   end(queue);
-  const bool last = active_ == 0, wakes = last && queue.device != home_;
+  const bool last = active_ == 0,
+             wakes = (last && queue.device != home_) || std::ranges::any_of(queues_, &ReadyQueue::is_waiting);
   lock.unlock();  // from here on *this may be destroyed, except on the caller's thread
   if (wakes) DeviceThread::notify();
   return last;
+}
+
+// Waits for devices that are behind this one, so that its gradients occupy less memory. Goes on if all threads wait for
+// devices: what another one needs may come from this one. The caller holds the lock.
+void GraphTask::let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& lock) {
+  const auto ahead = [this](const ReadyQueue& each) { return listeners_.is_ahead(each.device->device); };
+  queue.is_waiting = true;
+  lock.unlock();
+  DeviceThread::wait_until([&] {
+    const std::scoped_lock held(mutex_);
+    if (failure_ || ahead(queue) == Ahead::nothing) return true;
+    return std::ranges::all_of(queues_, [&](const ReadyQueue& each) {
+      return !each.is_draining || (each.is_waiting && ahead(each) == Ahead::devices);
+    });
+  });
+  lock.lock();
+  queue.is_waiting = false;
 }
 
 // The caller holds the lock.
@@ -106,14 +124,17 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
     } catch (...) {
       failure = std::current_exception();
     }
+    const bool is_ahead = listeners_.is_ahead(queue.device->device) != Ahead::nothing;
     lock.lock();
     if (failure && !failure_) failure_ = failure;
     deliver(*state, std::move(arrivals), started);
-    if (started.empty()) continue;
-    lock.unlock();
-    start(started);
-    started.clear();
-    lock.lock();
+    if (!started.empty()) {
+      lock.unlock();
+      start(started);
+      started.clear();
+      lock.lock();
+    }
+    if (is_ahead) let_others_catch_up(queue, lock);
   }
 }
 

@@ -27,13 +27,19 @@ void Listeners::add(const Tensor& leaf) {
   heard->leaves.push_back(replica);
 }
 
-void Listeners::begin(bool keeps_graph) {
+void Listeners::begin(bool keeps_graph, bool meets) {
   try {
-    for (; begun_ < all_.size(); ++begun_) all_[begun_].listener->begin(all_[begun_].leaves, keeps_graph);
+    for (; begun_ < all_.size(); ++begun_) all_[begun_].listener->begin(all_[begun_].leaves, keeps_graph, meets);
   } catch (...) {
     end(true);
     throw;
   }
+}
+
+Ahead Listeners::is_ahead(const Device& device) const {
+  Ahead ahead = Ahead::nothing;
+  for (std::size_t i = 0; i < begun_; ++i) ahead = std::max(ahead, all_[i].listener->is_ahead(device));
+  return ahead;
 }
 
 std::exception_ptr Listeners::end(bool failed) noexcept {

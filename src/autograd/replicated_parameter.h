@@ -18,19 +18,19 @@ namespace lockstep::autograd {
 class ReplicatedParameter;
 
 /// Elements [begin, end) of a tensor, in memory order.
-struct Shard {
+struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 
   std::int64_t size() const noexcept { return end - begin; }
-  bool operator==(const Shard&) const = default;
+  bool operator==(const ShardRange&) const = default;
 };
 
 /// How a sharded parameter is divided between the devices of several processes.
 struct ShardLayout {
   World world;
-  std::size_t first_rank;     ///< The rank of this process's first replica.
-  std::vector<Shard> shards;  ///< By rank, for all processes: consecutive shards that cover all elements.
+  std::size_t first_rank;          ///< The rank of this process's first replica.
+  std::vector<ShardRange> shards;  ///< By rank, for all processes: consecutive shards that cover all elements.
 };
 
 /// A parameter on one of its devices.
@@ -40,7 +40,14 @@ struct Replica {
   Tensor tensor;
   /// The elements of this replica that an optimizer updates and keeps state for: all elements, or, if the parameter is
   /// sharded, a shard that belongs to this replica alone among all processes.
-  Shard shard;
+  ShardRange shard;
+};
+
+/// What a device's backward is ahead of.
+enum class Ahead : std::uint8_t {
+  nothing,
+  devices,  ///< Other devices, which have not computed the same gradients yet.
+  sums,     ///< Sums that have all their gradients, and will be enqueued.
 };
 
 /// Called in each backward that reaches leaves that are replicas (like DDP's reducer). A model has one listener.
@@ -49,12 +56,16 @@ class GradientListener {
   virtual ~GradientListener() = default;
   /// Called before a backward, on its caller's thread. The backward will reach these leaves on each device in about
   /// this order, which is determined by the order of the forward operations. `keeps_graph`: gradients are recorded
-  /// (create_graph). Throws AutogradError if another backward that reaches some of them is running.
-  virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph) = 0;
+  /// (create_graph). `meets`: the backward has operations in which processes wait for each other. Throws AutogradError
+  /// if another backward that reaches some of them is running.
+  virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph, bool meets) = 0;
   /// Called when the backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's
   /// device, or there was none. Called once for each leaf that begin() named, on the thread that runs backward on the
   /// leaf's device.
   virtual void ready(const Replica& leaf) = 0;
+  /// Says whether gradients on this device occupy memory until something else happens. The thread that runs backward
+  /// there asks, and had better wait for it. After a change, DeviceThread::notify() is called.
+  virtual Ahead is_ahead(const Device& device) = 0;
   /// Called after the backward, failed or not, on its caller's thread. Runs the hooks of the leaves, which see the
   /// whole gradients.
   virtual void end(bool failed) = 0;

@@ -27,6 +27,8 @@ enum class LockRank : std::uint8_t {
   gradient_edge,     ///< The leaves' grad accumulators.
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
+  transient_memory,  ///< Buffers for parameters and gradients that are divided between devices.
+  bucket_buffers,    ///< Buffers for buckets of gradients that are not whole all the time.
   replay_values,     ///< The values that the host sends to a captured step.
   generator,         ///< The process's sequence of random numbers.
   world,             ///< Serializes exchanges between all processes of a job on the host.

@@ -7,6 +7,6 @@
 namespace lockstep {
 
 /// The bytes that a tensor covers. Exact for dense rows at one pitch; for other layouts, all bytes from first to last.
-Region region_of(const TensorImpl& tensor) noexcept;
+Region region_of(const TensorImpl& tensor);
 
 }  // namespace lockstep

@@ -36,13 +36,14 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
   for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
   device.backend.launch(stream, {name, flops, std::span(accesses, next)}, kernel);
+  has_enqueued();
 }
 
 }  // namespace lockstep
 
 namespace lockstep::detail {
 
-Elements elements_of(const TensorImpl& tensor) noexcept { return {tensor.data(), tensor.numel}; }
+Elements elements_of(const TensorImpl& tensor) { return {tensor.data(), tensor.numel}; }
 
 void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel) {
   check_forms(launch.name, device, launch.has_device_form);
@@ -56,6 +57,7 @@ void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel) {
     launch.accesses.push_back({region_of(*parameter), AccessKind::read});
   }
   device.backend.launch(stream, {launch.name, launch.flops, launch.accesses}, kernel);
+  has_enqueued();
 }
 
 }  // namespace lockstep::detail

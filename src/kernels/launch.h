@@ -15,6 +15,8 @@ namespace lockstep {
 inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
   Storage& storage = *tensor.storage;
   use_in_capture(storage);
+  if (storage.transient) [[unlikely]]
+    return storage.transient->use_on(stream);
   if (storage.stream_id != stream.id && storage.allocation.block)
     storage.device->allocator.record_stream(storage.allocation.block, stream);
 }

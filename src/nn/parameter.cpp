@@ -29,7 +29,10 @@ Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
   const CopyTarget* const target = context().copy_target;
   if (target && target->as == CopyAs::replica) return tensor.to(target->device);
-  Tensor copy = copied(tensor, device_state(target ? target->device : tensor.device()), tensor.dtype());
+  DeviceState& device = device_state(target ? target->device : tensor.device());
+  Tensor copy = target && target->as == CopyAs::without_memory && tensor.requires_grad()
+                    ? make_without_memory(device, tensor.sizes(), tensor.dtype())
+                    : copied(tensor, device, tensor.dtype());
   if (tensor.requires_grad()) require_gradient(copy);
   return copy;
 }

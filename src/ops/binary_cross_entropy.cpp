@@ -96,6 +96,7 @@ void check_probabilities(const char* which, const Tensor& x) {
     use_on(stream, worst);
     const CheckProbability<C> kernel{which, reinterpret_cast<const C*>(worst.impl()->data())};
     device.backend.launch(stream, {"check_probabilities", 0, {&access, 1}}, in_all_forms(kernel));
+    has_enqueued();
   });
 }
 

@@ -25,6 +25,7 @@ bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
   Tensor workspace;
   if (*bytes) workspace = make_tensor(*device, {std::int64_t(*bytes)}, kUInt8);
   device->backend.fused(stream, op, *bytes ? workspace.impl()->data() : nullptr);
+  has_enqueued();
   return true;
 }
 

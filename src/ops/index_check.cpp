@@ -52,6 +52,7 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, std::op
   const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
                           ignored};
   device.backend.launch(stream, {"check_index", 0, {&access, 1}}, in_all_forms(kernel));
+  has_enqueued();
 }
 
 }  // namespace lockstep

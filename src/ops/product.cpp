@@ -92,7 +92,8 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
   };
   if (last == 1) {
     use_all();
-    return device.backend.matmul(stream, product);
+    device.backend.matmul(stream, product);
+    return has_enqueued();
   }
 
   const Geometry<3> batches = batches_of(out, left.tensor, right.tensor);
@@ -121,6 +122,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
     one.b = static_cast<const std::byte*>(product.b) + at[2];
     device.backend.matmul(stream, one);
   }
+  has_enqueued();
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ namespace lockstep::optim {
 
 /// The state of a parameter in one of its replicas: in the parameter's shape, or flat for a shard.
 struct ReplicaState {
-  Shard shard;
+  ShardRange shard;
   std::array<Tensor, kMaxSlots> slots;
 };
 
@@ -49,7 +49,7 @@ struct Optimizer::Impl {
 struct SlotRequest {
   Tensor* into;
   const Tensor* like;  ///< The replica.
-  Shard shard;
+  ShardRange shard;
   std::size_t slot;
   double initial;
 };
@@ -59,7 +59,7 @@ struct SlotRequest {
 void make_slots(std::vector<SlotRequest> requests);
 
 /// Copies elements `shard` of a slot to `to`, from the replicas of this process that have them.
-void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot);
+void collect_slot(const Tensor& to, ShardRange shard, const ParameterState& from, std::size_t slot);
 
 /// Joins slots whose shards are in several processes. All processes must call it for the same slots in the same order.
 class GatheredSlots {
@@ -92,7 +92,7 @@ class StateMove {
   };
   struct Copy {
     Tensor* to;
-    Shard shard;
+    ShardRange shard;
     const ParameterState* from;
     std::size_t slot;
     bool of_all_processes = false;  ///< needs other processes' shards

@@ -105,7 +105,7 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
 // A slot joined over all replicas of all processes, on the primary's device.
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
-  const Shard all{0, parameter.numel()};
+  const ShardRange all{0, parameter.numel()};
   if (!state.shard_layout && first.shard == all) return first.slots[slot].detach();
   Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
   if (state.shard_layout) return copy_values(flat(whole), gathered.get(state, slot)), whole;

@@ -13,7 +13,7 @@
 
 namespace lockstep::optim {
 
-using autograd::Shard;
+using autograd::ShardRange;
 
 inline std::size_t replica_count(const Tensor& parameter) noexcept {
   const autograd::Replica* const own = autograd::replica_of(parameter);
@@ -31,8 +31,8 @@ inline bool is_sharded(const Tensor& parameter) noexcept {
 }
 
 /// The elements that a replica updates and keeps state for. These are all elements, unless the parameter is sharded.
-inline Shard shard_of(const Tensor& replica) noexcept {
-  return is_sharded(replica) ? autograd::replica_of(replica)->shard : Shard{0, replica.impl()->numel};
+inline ShardRange shard_of(const Tensor& replica) noexcept {
+  return is_sharded(replica) ? autograd::replica_of(replica)->shard : ShardRange{0, replica.impl()->numel};
 }
 
 /// How a parameter is sharded over the devices of several processes; null if it is not.
@@ -51,13 +51,16 @@ std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> paramete
 void note_call(std::span<const Tensor> parameters, const std::function<std::string()>& call);
 
 /// These elements of a contiguous tensor, flat.
-inline Tensor part(const Tensor& tensor, Shard shard) {
+inline Tensor part(const Tensor& tensor, ShardRange shard) {
   return make_view(tensor, {shard.size()}, {1}, tensor.impl()->offset + shard.begin);
 }
 
 /// The replica's shard of `tensor`, which has the replica's layout: the tensor itself if nothing is sharded.
 inline Tensor in_shard(const Tensor& tensor, const Tensor& replica) {
-  return is_sharded(replica) ? part(tensor, shard_of(replica)) : tensor;
+  if (!is_sharded(replica)) return tensor;
+  if (const auto& memory = tensor.impl()->storage->transient)
+    if (Tensor own = memory->own_part(*tensor.impl()); own.defined()) return own;
+  return part(tensor, autograd::replica_of(replica)->shard);
 }
 
 /// Null if there is none.

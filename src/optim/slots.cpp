@@ -64,7 +64,7 @@ bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span
 }
 
 // The existing tensor of the slot if it can stay in its memory, else undefined.
-Tensor kept_slot(const ParameterState& state, const Tensor& there, Shard shard, std::size_t slot) {
+Tensor kept_slot(const ParameterState& state, const Tensor& there, ShardRange shard, std::size_t slot) {
   for (const ReplicaState& before : state.replicas)
     if (before.slots[slot].defined() && before.shard == shard && matches_parameter(before.slots[slot], there))
       return before.slots[slot];
@@ -87,8 +87,9 @@ void for_each_slot(ParameterState& state, const auto& visit) {
 }  // namespace
 
 void make_slots(std::vector<SlotRequest> requests) {
-  std::sort(requests.begin(), requests.end(), [](const SlotRequest& a, const SlotRequest& b) {
-    return std::tuple(array_of(a), a.like->impl()->data()) < std::tuple(array_of(b), b.like->impl()->data());
+  const auto memory = [](const SlotRequest& request) { return in_shard(*request.like, *request.like).impl()->data(); };
+  std::sort(requests.begin(), requests.end(), [&](const SlotRequest& a, const SlotRequest& b) {
+    return std::tuple(array_of(a), memory(a)) < std::tuple(array_of(b), memory(b));
   });
   for (auto begin = requests.begin(); begin != requests.end();) {
     const auto end =
@@ -98,7 +99,7 @@ void make_slots(std::vector<SlotRequest> requests) {
   }
 }
 
-void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot) {
+void collect_slot(const Tensor& to, ShardRange shard, const ParameterState& from, std::size_t slot) {
   for (std::int64_t at = shard.begin; at < shard.end;) {
     const ReplicaState* source = nullptr;
     for (const ReplicaState& replica : from.replicas) {
@@ -125,7 +126,7 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
     if (!known) becomes.created_at_step[s] = state.step + 1;
     for (std::size_t k = 0; k < becomes.replicas.size(); ++k) {
       const Tensor& there = replica(parameter, k);
-      const Shard shard = becomes.replicas[k].shard;
+      const ShardRange shard = becomes.replicas[k].shard;
       Tensor& slot = becomes.replicas[k].slots[s];
       slot = of_all_processes ? Tensor() : kept_slot(state, there, shard, s);
       if (slot.defined()) continue;
@@ -154,7 +155,7 @@ void StateMove::move_out_of_shared_arrays(std::span<ParameterGroup> groups) {
   for (Moved& each : moved_)
     for_each_slot(each.becomes, [&](std::size_t k, std::size_t s, Tensor& slot) {
       if (!arrays.contains(slot.impl()->storage)) return;
-      const Shard shard = each.becomes.replicas[k].shard;
+      const ShardRange shard = each.becomes.replicas[k].shard;
       requests_.push_back({&slot, &layout_neighbor(each, k, s), shard, s, 0});
       copies_.push_back({&slot, shard, each.state, s});
     });

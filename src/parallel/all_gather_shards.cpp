@@ -14,7 +14,7 @@ class Exchange {
   }
 
   // Adds the message that sends rank `from`'s shard to rank `to`.
-  void add(const ShardedTensor& sharded, autograd::Shard shard, std::size_t from, std::size_t to) {
+  void add(const ShardedTensor& sharded, autograd::ShardRange shard, std::size_t from, std::size_t to) {
     const std::size_t element = size_of(sharded.tensors[0].dtype());
     const auto place = [&](std::size_t rank) -> std::byte* {
       if (rank < first_rank_ || rank - first_rank_ >= streams_.size()) return nullptr;  // another process's

@@ -14,8 +14,8 @@ namespace lockstep {
 /// One tensor per device. All are contiguous and have one shape; each is valid only in its device's shard. The shards
 /// cover every element once.
 struct ShardedTensor {
-  std::vector<Tensor> tensors;          ///< By device of this process.
-  std::vector<autograd::Shard> shards;  ///< By rank of all processes.
+  std::vector<Tensor> tensors;               ///< By device of this process.
+  std::vector<autograd::ShardRange> shards;  ///< By rank of all processes.
 };
 
 /// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the

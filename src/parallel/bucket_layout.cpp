@@ -1,6 +1,8 @@
 #include "parallel/bucket_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <ostream>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -10,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-using autograd::Shard;
+using autograd::ShardRange;
 
 // Alignment of the gradients in a bucket, in elements: 128 bytes of the narrowest dtype, 512 of the widest. Matrix
 // products and elementwise kernels are fast if memory is aligned to 16 bytes.
@@ -21,22 +23,22 @@ std::int64_t round_up(std::int64_t elements, std::int64_t granularity) {
 }
 
 // The part of `shard` inside the `elements` elements that begin at `at`, relative to `at`.
-Shard within(Shard shard, std::int64_t at, std::int64_t elements) {
+ShardRange within(ShardRange shard, std::int64_t at, std::int64_t elements) {
   const auto place = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
   return {place(shard.begin), place(shard.end)};
 }
 
 // Allocates the last bucket on device d and makes its slots there.
 void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
-                BucketLayout& layout) {
+                const MakeFlat& make_flat, BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();
   const Tensor& first = parameters[bucket.entries[0]][d];
-  const Tensor& flat = bucket.flats.emplace_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
-  fill_values(flat, 0);
+  const Tensor& flat = bucket.flats.emplace_back(make_flat(d, first.device(), elements, first.dtype()));
   std::int64_t at = 0;
   for (const std::size_t e : bucket.entries) {
     const Tensor& parameter = parameters[e][d];
     layout.slots[e].memory.push_back(make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at));
+    if (d == 0) bucket.begins.push_back(at);
     at += round_up(parameter.numel(), kPlace);
   }
 }
@@ -57,6 +59,23 @@ void divide(std::size_t ranks, std::span<const std::vector<Tensor>> parameters, 
 }
 
 }  // namespace
+
+std::size_t in_places(std::int64_t elements) noexcept { return std::size_t(round_up(elements, kPlace)); }
+
+std::size_t padded_bucket(std::size_t elements, std::size_t ranks) noexcept {
+  return std::size_t(round_up(std::int64_t(elements), std::int64_t(ranks) * kPlace));
+}
+
+Tensor make_zeros(std::size_t, Device device, std::int64_t elements, DType dtype) {
+  const Tensor flat = make_tensor(device_state(device), {elements}, dtype);
+  fill_values(flat, 0);
+  return flat;
+}
+
+std::ostream& operator<<(std::ostream& out, Shard shard) {
+  constexpr std::array kNames = {"none", "optimizer_state", "gradients", "parameters"};
+  return out << kNames.at(std::size_t(shard));
+}
 
 std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::vector<Tensor>> parameters,
                                                           std::span<const std::size_t> order,
@@ -81,7 +100,8 @@ std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::v
 }
 
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
-                             const BucketOptions& options, std::size_t processes) {
+                             const BucketOptions& options, Shard shard, std::size_t processes,
+                             const MakeFlat& make_flat) {
   const NoGrad guard;
   BucketLayout layout;
   layout.slots.resize(parameters.size());
@@ -89,10 +109,10 @@ BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, st
     const std::size_t devices = parameters[entries[0]].size(), ranks = devices * processes;
     std::int64_t elements = 0;
     for (const std::size_t e : entries) elements += round_up(parameters[e][0].numel(), kPlace);
-    elements = round_up(elements, std::int64_t(ranks) * kPlace);
+    elements = std::int64_t(padded_bucket(std::size_t(elements), ranks));
     layout.buckets.emplace_back().entries = std::move(entries);
-    for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, elements, layout);
-    if (options.shard_optimizer_state) divide(ranks, parameters, elements, layout);
+    for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, elements, make_flat, layout);
+    if (shard != Shard::none) divide(ranks, parameters, elements, layout);
   }
   return layout;
 }

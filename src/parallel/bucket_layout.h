@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +18,7 @@ namespace lockstep {
 /// The padding between and after the gradients is zero.
 struct BucketMemory {
   std::vector<std::size_t> entries;  ///< Numbers of the parameters in it.
+  std::vector<std::int64_t> begins;  ///< The first element of each.
   std::vector<Tensor> flats;         ///< By device.
   std::vector<std::size_t> counts;   ///< If sharded: elements of each shard, by rank of all processes; all equal.
 };
@@ -24,7 +26,8 @@ struct BucketMemory {
 /// The memory of one parameter's gradient, by device.
 struct GradientSlots {
   std::vector<Tensor> memory;
-  std::vector<autograd::Shard> shards;  ///< Shards of the parameter, by rank of all processes; empty if not sharded.
+  std::vector<autograd::ShardRange>
+      shards;  ///< Shards of the parameter, by rank of all processes; empty if not sharded.
 };
 
 struct BucketLayout {
@@ -32,15 +35,25 @@ struct BucketLayout {
   std::vector<GradientSlots> slots;  ///< By parameter.
 };
 
+/// The elements that a gradient of so many takes in a bucket; and those of a bucket with so many of such, for `ranks`
+/// devices of all processes.
+std::size_t in_places(std::int64_t elements) noexcept;
+std::size_t padded_bucket(std::size_t elements, std::size_t ranks) noexcept;
+
 /// The numbers of the parameters in each bucket that lay_out_buckets() would make.
 std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::vector<Tensor>> parameters,
                                                           std::span<const std::size_t> order,
                                                           const BucketOptions& options);
 
+/// Makes the flat array of a bucket on device number d, of that many elements: zeros.
+using MakeFlat = std::function<Tensor(std::size_t d, Device device, std::int64_t elements, DType dtype)>;
+Tensor make_zeros(std::size_t d, Device device, std::int64_t elements, DType dtype);
+
 /// Lays out buckets for the parameters in the given order; each parameter is given by device. The gradients of a bucket
 /// take at most the options' number of bytes, unless a single gradient is larger. All `processes` have equally many
 /// devices. The new memory is zeroed. Changes nothing else. Throws OutOfMemory.
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
-                             const BucketOptions& options, std::size_t processes = 1);
+                             const BucketOptions& options, Shard shard, std::size_t processes = 1,
+                             const MakeFlat& make_flat = make_zeros);
 
 }  // namespace lockstep

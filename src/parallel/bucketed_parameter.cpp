@@ -44,7 +44,7 @@ bool is_legal(GradientState from, GradientState to) noexcept {
   return kLegal[std::size_t(from)][std::size_t(to)] == 'x';
 }
 
-void zero_outside(const Tensor& tensor, autograd::Shard part) {
+void zero_outside(const Tensor& tensor, autograd::ShardRange part) {
   const auto zero = [&](std::int64_t from, std::int64_t to) {
     if (from < to) fill_values(make_view(tensor, {to - from}, {1}, tensor.impl()->offset + from), 0);
   };
@@ -86,9 +86,9 @@ ShardedTensor BucketedParameter::sharded_gradient() const {
   return gradient;
 }
 
-BucketedParameter::Shard BucketedParameter::carried_contribution(std::size_t replica) const {
+BucketedParameter::ShardRange BucketedParameter::carried_contribution(std::size_t replica) const {
   if (is_sharded_) return replicas_[replica].shard;
-  return replica == 0 && world_.is_first() ? all() : Shard();
+  return replica == 0 && world_.is_first() ? all() : ShardRange();
 }
 
 void BucketedParameter::advance(GradientState next) {
@@ -105,7 +105,7 @@ void BucketedParameter::copy_gradient(std::size_t replica, const Tensor& to) con
   if (is_sharded_ && contribution(replica) != all()) zero_outside(to, contribution(replica));
 }
 
-void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Shard> shards) {
+void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const ShardRange> shards) {
   for (std::size_t r = 0; r < size(); ++r) {
     slots_[r].memory = std::move(memory[r]);
     if (!gradient(r).defined()) continue;
@@ -235,6 +235,7 @@ void BucketedParameter::copy_gradient_from_primary() {
 }
 
 void BucketedParameter::copy_value_from_primary() {
+  if (const auto& memory = tensor(0).impl()->storage->transient) memory->publish();  // though it has no other replica
   for (std::size_t r = 1; r < size(); ++r)
     if (!are_in_lockstep(tensor(0), tensor(r))) bring_in_lockstep(tensor(0), tensor(r));
 }
@@ -266,7 +267,10 @@ void BucketedParameter::set_gradient(const Replica& replica, const Tensor& gradi
     stored = write_to_slot(overlaps ? gradient.detach().clone() : gradient, slot(replica.index));
   }
   drop_gradients();
-  if (!stored.defined()) return;
+  if (!stored.defined()) {
+    if (const auto owner = owner_.lock()) owner->gradient_dropped(entry_);
+    return;
+  }
   set_grad(replica.index, stored);
   slots_[replica.index].contribution = all();
   advance(replica.index == 0 ? GradientState::primary : GradientState::partial);

@@ -48,6 +48,8 @@ class ReplicaOwner : public autograd::GradientListener {
   virtual void check_idle(const char* op) = 0;
   virtual void complete_gradient(std::size_t entry) = 0;
   virtual void reconcile(std::size_t entry) = 0;
+  /// The parameter has no gradient any more.
+  virtual void gradient_dropped(std::size_t entry) = 0;
   virtual void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) = 0;
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
@@ -56,7 +58,7 @@ class ReplicaOwner : public autograd::GradientListener {
 class BucketedParameter final : public autograd::ReplicatedParameter,
                                 public std::enable_shared_from_this<BucketedParameter> {
  public:
-  using Shard = autograd::Shard;
+  using ShardRange = autograd::ShardRange;
   using Replica = autograd::Replica;
 
   /// Parameter number `entry` of `owner`. tensors[0] is the primary. All processes of the world have equally many
@@ -81,10 +83,10 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void copy_gradient(std::size_t replica, const Tensor& to) const;
   /// Moves the gradients of all replicas to `memory`, which copy_gradient() has filled before. If there are shards (by
   /// rank of all processes), each replica updates its own shard.
-  void set_slots(std::vector<Tensor> memory, std::span<const Shard> shards);
+  void set_slots(std::vector<Tensor> memory, std::span<const ShardRange> shards);
   const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
   /// The elements of the replica's gradient that enter the next sum.
-  Shard contribution(std::size_t replica) const { return slots_[replica].contribution; }
+  ShardRange contribution(std::size_t replica) const { return slots_[replica].contribution; }
   bool fits_slot(std::size_t replica) const;  ///< False if device, dtype or shape changed since set_slots().
   bool fits_slots() const;
   /// Throws InvalidArgument if the parameter has a sharded gradient and was moved to another device.
@@ -127,7 +129,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   struct Gradient {
     GradientState state;
     std::vector<Tensor> slots, gradients;  // by replica
-    std::vector<Shard> contributions;
+    std::vector<ShardRange> contributions;
   };
   Gradient present() const;
   bool is_present(const Gradient& gradient) const noexcept;
@@ -149,13 +151,13 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
  private:
   struct Slot {
     Tensor memory;
-    Shard contribution = {};
+    ShardRange contribution = {};
   };
 
-  Shard all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
+  ShardRange all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
   // The part of an earlier sum that a replica contributes to the next sum. The replicas of all processes together
   // contribute the earlier sum exactly once.
-  Shard carried_contribution(std::size_t replica) const;
+  ShardRange carried_contribution(std::size_t replica) const;
   void advance(GradientState next);
   void drop_gradients();
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
@@ -163,11 +165,11 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   std::weak_ptr<ReplicaOwner> owner_;
   const World world_;
   GradientState state_ = GradientState::none;
-  std::vector<Slot> slots_;    // by replica
-  std::vector<Shard> shards_;  // by rank of all processes; empty if not sharded
+  std::vector<Slot> slots_;         // by replica
+  std::vector<ShardRange> shards_;  // by rank of all processes; empty if not sharded
 };
 
 /// Zeroes the elements of a contiguous tensor outside of `part`, on the current stream.
-void zero_outside(const Tensor& tensor, autograd::Shard part);
+void zero_outside(const Tensor& tensor, autograd::ShardRange part);
 
 }  // namespace lockstep

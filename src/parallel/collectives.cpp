@@ -75,13 +75,15 @@ class Call {
     for (std::size_t rank = 0; rank < tensors.size(); ++rank) buffers_[rank].receive = used(rank, tensors[rank]);
   }
 
+  ~Call() { has_enqueued(); }
   std::span<const RankBuffers> buffers() const { return buffers_; }
 
  private:
   void* used(std::size_t rank, const Tensor& tensor) const {
-    if (devices_[rank].is_cuda()) use_on(StreamAccess::handle(buffers_[rank].stream), tensor);
     wait_for_copies_from(*tensor.impl());
-    return tensor.impl()->data();
+    void* const data = tensor.impl()->data();
+    if (devices_[rank].is_cuda()) use_on(StreamAccess::handle(buffers_[rank].stream), tensor);
+    return data;
   }
 
   const char* const name_;

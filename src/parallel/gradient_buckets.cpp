@@ -38,6 +38,18 @@ std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<Buck
 
 }  // namespace
 
+BucketLayout GradientBuckets::Impl::lay_out(std::span<const std::vector<Tensor>> tensors,
+                                            std::span<const std::size_t> in_order) const {
+  const auto processes = std::size_t(world.size());
+  if (buffers.empty()) return lay_out_buckets(tensors, in_order, options, shard, processes);
+  const std::size_t first_rank = std::size_t(world.rank().value()) * count();
+  return lay_out_buckets(tensors, in_order, options, shard, processes,
+                         [&](std::size_t d, const Device&, std::int64_t elements, DType dtype) {
+                           return GradientMemory::make_flat(buffers[d], elements, dtype, first_rank + d,
+                                                            count() * processes);
+                         });
+}
+
 void GradientBuckets::Impl::take_layout(BucketLayout layout) {
   buckets.clear();
   place(parameters, std::move(layout));
@@ -69,7 +81,7 @@ void GradientBuckets::Impl::rebuild_buckets() {
   if (!are_divided_as(divide_into_buckets(tensors_of(parameters), in_order, options))) {
     std::optional<BucketLayout> layout;
     try {
-      layout = lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size()));
+      layout = lay_out(tensors_of(parameters), in_order);
     } catch (const OutOfMemory&) {
     }
     if (all_processes_agree(layout.has_value(), "making buckets anew")) take_layout(std::move(*layout));
@@ -125,6 +137,11 @@ void GradientBuckets::Impl::check_idle(const char* op) {
                              "backward() has returned"));
 }
 
+bool GradientBuckets::Impl::have_parameters() const {
+  return !units ||
+         std::ranges::all_of(parameters, [this](const auto& parameter) { return units->have(parameter->tensor(0)); });
+}
+
 void GradientBuckets::Impl::reconcile(std::size_t entry) {
   use_in_step();
   const std::scoped_lock lock(mutex);
@@ -135,6 +152,10 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (parameters.empty()) return;
   BucketedParameter& parameter = *parameters[entry];
   parameter.check_sharded_in_place();
+  if (units && !units->have(parameter.tensor(0)))
+    throw InvalidArgument(
+        text("[DataParallel] expected a sharded parameter in the memory that the model gave it, got one of shape ",
+             parameter.tensor(0).sizes(), " that was replaced since, as by reset() or to(): run forward first"));
   if (has_unsynced_backward || parameter.state() == GradientState::partial) {
     reconcile_all_gradients();
     reduce_partial_gradients();
@@ -142,6 +163,20 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
     reconcile_gradients(buckets[bucket_of[entry]]);
   }
   if (parameter.fits_slot(0)) parameter.copy_value_from_primary();
+  if (units) units->begin_update();
+}
+
+// A bucket that is whole, because a gradient in it was looked at or set, or a backward has failed, goes with the last
+// of its gradients.
+void GradientBuckets::Impl::gradient_dropped(std::size_t entry) {
+  if (buffers.empty()) return;
+  const std::scoped_lock lock(mutex);
+  if (parameters.empty()) return;
+  GradientBucket& bucket = buckets[bucket_of[entry]];
+  const auto is_whole = [](const Tensor& flat) { return GradientMemory::of(flat)->is_whole(); };
+  const auto has_gradient = [this](std::size_t e) { return parameters[e]->has_gradient(); };
+  if (std::ranges::none_of(bucket.flats, is_whole) || std::ranges::any_of(bucket.entries, has_gradient)) return;
+  for (std::size_t d = 0; d < count(); ++d) GradientMemory::of(bucket.flats[d])->release(current_stream(devices[d]));
 }
 
 void GradientBuckets::Impl::reconcile_all_gradients() {
@@ -225,7 +260,14 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
         std::make_shared<BucketedParameter>(replicas, weak_from_this(), first + added.size(), world, calls));
   std::vector<std::size_t> reversed(added.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
-  place(added, lay_out_buckets(others, reversed, options, std::size_t(world.size())));
+  if (shard == Shard::parameters) {
+    const ParameterUnits::Values values(others, devices[0]);
+    BucketLayout layout = lay_out(others, reversed);
+    units->add(others, values, layout);
+    place(added, std::move(layout));
+  } else {
+    place(added, lay_out(others, reversed));
+  }
   for (const auto& parameter : added) parameter->attach();
   parameters.insert(parameters.end(), added.begin(), added.end());
 }
@@ -239,22 +281,32 @@ void GradientBuckets::Impl::connect() {
     own_devices.emplace(devices, World(), options.communicator);
     used_map.emplace(world);
   }
+  if (shard >= Shard::gradients)
+    for (const Device& device : devices)
+      buffers.push_back(std::make_shared<BucketBuffers>(device, options.whole_buckets));
+  if (shard == Shard::parameters) {
+    units = std::make_shared<ParameterUnits>(devices, std::size_t(world.rank().value()), std::size_t(world.size()),
+                                             options.whole_buckets);
+    has_rebuilt = true;  // a parameter stays in the bucket that it was made in
+  }
   communicator.emplace(devices, world, options.communicator);
 }
 
 GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options, Summing summing, const World& world,
+                                 const BucketOptions& options, Shard shard, Summing summing, const World& world,
                                  const std::shared_ptr<CallLog>& calls, double weight_without_pass)
     : impl_(std::make_shared<Impl>()) {
-  if (options.comm_hook && options.shard_optimizer_state)
-    throw InvalidArgument(
-        "[DataParallel] expected a comm_hook or shard_optimizer_state, got both: a hook leaves whole sums, sharded "
-        "state needs the sum of a shard alone");
+  if (options.comm_hook && shard != Shard::none)
+    throw InvalidArgument(text("[DataParallel] expected a comm_hook or .shard, got both (Shard::", shard,
+                               "): a hook leaves whole sums, sharding needs the sum of a shard alone"));
+  if (options.whole_buckets < 2)
+    throw InvalidArgument(text("[DataParallel] expected .whole_buckets to be at least 2, got ", options.whole_buckets));
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
+  impl.shard = shard;
   impl.world = world;
   impl.share_without_pass = weight_without_pass;
   impl.calls = calls;
@@ -266,7 +318,7 @@ GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
   // To gather shards, or to sum after an error, this process would have to wait for other processes, which may have
   // ended. A destructor must not wait for them, so the gradients are dropped.
-  if (!impl_->is_alone() && (impl_->options.shard_optimizer_state || std::uncaught_exceptions() > 0)) {
+  if (!impl_->is_alone() && (impl_->shard != Shard::none || std::uncaught_exceptions() > 0)) {
     impl_->drop();
     return;
   }
@@ -295,6 +347,7 @@ void GradientBuckets::release() {
   if (impl_) impl_->release();
 }
 bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->is_released; }
+bool GradientBuckets::have_parameters() const { return !impl_ || impl_->have_parameters(); }
 std::size_t GradientBuckets::bucket_count() const noexcept { return impl_ ? impl_->buckets.size() : 0; }
 
 }  // namespace lockstep

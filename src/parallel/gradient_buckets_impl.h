@@ -29,6 +29,8 @@
 #include "core/ranked_mutex.h"
 #include "parallel/bucket_layout.h"
 #include "parallel/bucketed_parameter.h"
+#include "parallel/gradient_memory.h"
+#include "parallel/parameter_units.h"
 #include "parallel/used_parameter_map.h"
 #include "runtime/device_thread.h"
 
@@ -65,10 +67,13 @@ struct GradientBucket : BucketMemory {
 struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<GradientBuckets::Impl> {
   std::vector<Device> devices;
   BucketOptions options;
+  Shard shard = Shard::none;
   std::vector<std::shared_ptr<BucketedParameter>> parameters;  // by entry, which is the parameter's number
   std::vector<GradientBucket> buckets;
-  std::vector<std::size_t> bucket_of;  // by entry
-  std::vector<Stream> streams;         // the communicator's streams, by device
+  std::vector<std::size_t> bucket_of;                   // by entry
+  std::vector<Stream> streams;                          // the communicator's streams, by device
+  std::shared_ptr<ParameterUnits> units;                // with Shard::parameters
+  std::vector<std::shared_ptr<BucketBuffers>> buffers;  // by device, from Shard::gradients on
   World world;
   double share_without_pass = 1;
   std::shared_ptr<CallLog> calls;            // null for a single process
@@ -92,6 +97,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   };
   std::vector<ObservedParameter> observed;
   bool keeps_graph_now = false;
+  std::atomic<bool> meets_now = false;
 
   bool may_have_partial = false;  // gradients may be left to sum, here or in another process
 
@@ -101,6 +107,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   RankedCondition has_launched;
   std::size_t next_bucket = 0;
   std::size_t launching = 0;             // buckets in the launcher's queue or being launched
+  std::size_t launched_until = 0;        // the buckets before it were launched, or need not be
   std::exception_ptr launch_failure;     // the first launch's error: no later bucket is launched
   std::optional<DeviceThread> launcher;  // the last member, because its jobs use the others
 
@@ -111,15 +118,18 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   }
 
   // autograd::GradientListener
-  void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph) override;
+  void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph, bool meets) override;
   void ready(const autograd::Replica& leaf) override;
+  autograd::Ahead is_ahead(const Device& device) override;
   void end(bool failed) override;
   double weight_without_pass() const noexcept override { return share_without_pass; }
 
   // ReplicaOwner. Each function takes `mutex`.
+  bool have_parameters() const;
   void check_idle(const char* op) override;
   void complete_gradient(std::size_t entry) override;
   void reconcile(std::size_t entry) override;
+  void gradient_dropped(std::size_t entry) override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   void add(std::span<nn::ModuleBase* const> modules);
@@ -145,6 +155,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<bool> used() const;
   void reduce_partial_gradients();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
+  BucketLayout lay_out(std::span<const std::vector<Tensor>> tensors, std::span<const std::size_t> in_order) const;
   void take_layout(BucketLayout layout);
   void place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout);
   void rebuild_buckets();

@@ -29,7 +29,7 @@ bool has_hooks(const BucketedParameter& parameter) {
 
 }  // namespace
 
-void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool keeps_graph) {
+void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool keeps_graph, bool meets) {
   use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
@@ -40,6 +40,9 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
     throw AutogradError(
         "[backward] create_graph is not supported for parameters of a DataParallel over several processes: use "
         "gradients() for the inputs' gradients, which may be differentiated again");
+  // If work of the backward waits for other processes, it must not wait for sums too: in another process the order of
+  // the two may be the other way round.
+  for (const auto& memory : buffers) memory->make_more(meets);
   stash_earlier_gradients(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !observed.empty());
   if (sums && !has_rebuilt && has_order) rebuild_buckets();
@@ -51,6 +54,7 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   may_have_partial = may_have_partial || !sums;
   sums_now = sums;
   keeps_graph_now = keeps_graph;
+  meets_now = meets;
   is_running = true;
 }
 
@@ -107,7 +111,7 @@ bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
 
 // Counts the gradients that each bucket waits for, and launches the buckets that wait for none.
 void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const> leaves) {
-  next_bucket = 0;
+  next_bucket = launched_until = 0;
   for (GradientBucket& bucket : buckets) {
     bucket.arrivals.clear();
     bucket.arrivals.resize(count());
@@ -133,6 +137,23 @@ void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const>
 
 void GradientBuckets::Impl::ready(const Replica& leaf) {
   if (sums_now) mark_leaf_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
+}
+
+// A device that is ahead of the others has more and more buckets whole. It should have one, while another is summed. (A
+// bucket that is not complete here does not count: it may wait for a gradient that this thread has yet to compute.)
+autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
+  if (buffers.empty() || !sums_now || meets_now) return autograd::Ahead::nothing;
+  const auto d = std::size_t(std::ranges::find(devices, device) - devices.begin());
+  if (d == count()) return autograd::Ahead::nothing;
+  const std::scoped_lock lock(launch_mutex);
+  std::size_t waiting = 0;
+  for (std::size_t b = launched_until; b < buckets.size() && !launch_failure; ++b) {
+    if (!buckets[b].is_needed) continue;
+    if (buckets[b].arrivals[d].expected > 0) break;
+    ++waiting;
+  }
+  if (waiting < options.whole_buckets) return autograd::Ahead::nothing;
+  return launching > 0 ? autograd::Ahead::sums : autograd::Ahead::devices;
 }
 
 void GradientBuckets::Impl::mark_leaf_ready(GradientBucket& bucket, std::size_t d) {
@@ -177,7 +198,10 @@ void GradientBuckets::Impl::launch(GradientBucket& bucket) noexcept {
     launch_failure = failure;
   }
   --launching;
+  launched_until = std::size_t(&bucket - buckets.data()) + 1;
   has_launched.notify_all();
+  lock.unlock();
+  if (!buffers.empty()) DeviceThread::notify();
 }
 
 // Waits until the launcher has run its queue. Returns its first error, or null.
@@ -192,7 +216,7 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
   std::vector<RankBuffers> ranks;
-  const bool shards = options.shard_optimizer_state;
+  const bool shards = shard != Shard::none;
   const auto first_rank = std::size_t(communicator->first_rank().value());
   for (std::size_t d = 0; d < count(); ++d) {
     streams[d].wait(*bucket.arrivals[d].complete);
@@ -202,7 +226,12 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
     flat.record_stream(streams[d]);
     RankBuffers& rank = ranks.emplace_back(RankBuffers{streams[d], flat.impl()->data()});
     rank.receive = flat.impl()->data();
-    if (shards) rank.receive = flat.impl()->data() + (first_rank + d) * bucket.counts[d] * size_of(dtype);
+    if (const GradientMemory* const memory = GradientMemory::of(flat)) {
+      memory->share().record_stream(streams[d]);
+      rank.receive = memory->share().impl()->data();
+    } else if (shards) {
+      rank.receive = flat.impl()->data() + (first_rank + d) * bucket.counts[d] * size_of(dtype);
+    }
   }
   if (shards) {
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
@@ -211,6 +240,8 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   } else {
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
   }
+  for (std::size_t d = 0; d < count(); ++d)
+    if (GradientMemory* const memory = GradientMemory::of(bucket.flats[d])) memory->release(streams[d]);
   bucket.is_reduced = true;
 }
 
@@ -363,6 +394,12 @@ void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* co
 
 void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* const> which) {
   const std::scoped_lock lock(mutex);
+  if (units) {
+    std::vector<Tensor> changed;
+    for (const autograd::ReplicatedParameter* const parameter : which)
+      for (const Replica& replica : parameter->replicas()) bump_version(changed.emplace_back(replica.tensor));
+    return units->end_update(changed, is_alone() ? nullptr : &*communicator);
+  }
   std::vector<ShardedTensor> all;
   for (const autograd::ReplicatedParameter* const parameter : which)
     all.push_back(static_cast<const BucketedParameter*>(parameter)->sharded_values());

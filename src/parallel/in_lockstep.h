@@ -16,9 +16,13 @@ inline void begin_in_lockstep(const Tensor& original, const Tensor& copy) noexce
   copy.impl()->storage->version = original.impl()->storage->version.load();
 }
 
-/// Copies the values. Backward must notice that the copy changed, so its version count has to grow.
+/// Copies the values, or sends them to the shares of all devices. Backward must notice that the copy changed, so its
+/// version count has to grow.
 inline void bring_in_lockstep(const Tensor& original, const Tensor& copy) {
-  copy_values(copy, original);
+  if (const auto& memory = original.impl()->storage->transient)
+    memory->publish();
+  else
+    copy_values(copy, original);
   bump_version(copy);
   std::atomic<std::uint64_t>&own = original.impl()->storage->version, &its = copy.impl()->storage->version;
   if (own < its) own = its.load();

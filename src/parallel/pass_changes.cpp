@@ -82,9 +82,14 @@ class PassChanges {
 
 void PassChanges::check_trained_unchanged() const {
   for (std::size_t k = 0; k < primary_.states.size(); ++k) {
-    if (!primary_.states[k].is_trained()) continue;
+    const bool is_sharded = primary_.states[k].state->impl()->storage->transient != nullptr;
+    if (!primary_.states[k].is_trained() && !is_sharded) continue;
     for (std::size_t r = 0; r < ran(); ++r)
-      if (changed(r, k))
+      if (changed(r, k) && is_sharded)
+        throw InvalidArgument(text("[DataParallel] expected forward to leave sharded parameter \"", path_of(module_, k),
+                                   "\" as it is, got it changed in place in replica ", r, " on ", state(r, k).device(),
+                                   ": change it outside of forward, or make it a buffer, which is not sharded"));
+      else if (changed(r, k))
         throw InvalidArgument(
             text("[DataParallel] expected forward to leave parameter \"", path_of(module_, k),
                  "\" as it is, got it changed in place in replica ", r, " on ", state(r, k).device(),

@@ -124,11 +124,11 @@ void check_and_broadcast_model(const World& world, nn::ModuleBase& module, Devic
     expect_same_lines("[DataParallel] expected the same model in all processes", world, of_each);
   });
   const NoGrad guard;
-  Communicator communicator({device}, world);
+  Communicator communicator({device}, world), between_hosts({Device()}, world);
   for (nn::State* const state : states) {
     if (!state->defined() || state->numel() == 0) continue;
     const Tensor values = state->detach().contiguous();
-    collective::broadcast(communicator, std::span(&values, 1), 0);
+    collective::broadcast(values.device() == device ? communicator : between_hosts, std::span(&values, 1), 0);
     if (!values.is_same(*state)) copy_values(*state, values), bump_version(*state);
   }
 }

@@ -44,7 +44,7 @@ std::vector<Device> resolve_devices(const std::vector<int>& device_ids) {
   return devices;
 }
 
-void move_to_device(nn::ModuleBase& module, Device device) {
+void move_to_device(nn::ModuleBase& module, Device device, bool parameters_stay) {
   for (const auto& [path, each] : module.named_modules())
     if (dynamic_cast<DataParallelMark*>(each))
       throw InvalidArgument(
@@ -53,8 +53,14 @@ void move_to_device(nn::ModuleBase& module, Device device) {
   nn::for_each_state(module, [&](const nn::Path&, const nn::State& value) {
     any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu());
   });
-  if (!any_off_cpu) module.to(device);
-  ReplicaSync::check_placement(module, device);
+  if (any_off_cpu || !parameters_stay) {
+    if (!any_off_cpu) module.to(device);
+    return ReplicaSync::check_placement(module, device);
+  }
+  ReplicaSync::check_placement(module, Device());
+  nn::for_each_state(module, [&](const nn::Path&, nn::State& value) {
+    if (!value.requires_grad()) value.place(device);
+  });
 }
 
 void check_output_device(Device device) {
@@ -82,14 +88,14 @@ void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   if (options_.world.size() > 1) calls_ = std::make_shared<CallLog>(options_.world);
   shard_sizes(0, devices_.size(), options_.scatter);  // throws for weights that do not match the devices
   draining(devices_, [this] {
-    move_to_device(*module_, devices_.front());
+    move_to_device(*module_, devices_.front(), options_.shard == Shard::parameters && !is_alone());
     // Options that have to be equal in all processes, as the module has to.
     const BucketOptions& buckets = options_.buckets;
-    check_and_broadcast_model(options_.world, *module_, devices_.front(),
-                              text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ",
-                                   buckets.bytes, " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
-                                   ", comm_hook: ", int(bool(buckets.comm_hook)), ", loss: ", int(options_.loss),
-                                   ", gather: ", int(options_.gather)));
+    check_and_broadcast_model(
+        options_.world, *module_, devices_.front(),
+        text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ", buckets.bytes,
+             " bytes, shard: ", options_.shard, ", comm_hook: ", int(bool(buckets.comm_hook)),
+             ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
     make_replicas();
   });
 }
@@ -149,9 +155,13 @@ std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPa
 
 std::vector<nn::ModuleBase*> ReplicaSet::sync_replicas(std::size_t count) {
   if (!is_alone()) {
-    const ReplicaFit fit = buckets_.are_current() ? sync_.update(*module_) : ReplicaFit::none;
+    const bool is_kept = buckets_.are_current() && buckets_.have_parameters();
+    const ReplicaFit fit = is_kept ? sync_.update(*module_) : ReplicaFit::none;
     if (fit == ReplicaFit::none) make_replicas();
-    if (fit == ReplicaFit::all_but_gradients) buckets_.add(modules(devices_.size()));
+    if (fit == ReplicaFit::all_but_gradients) {
+      buckets_.add(modules(devices_.size()));
+      if (options_.shard == Shard::parameters) sync_.update(*module_);  // what was added has other memory
+    }
   }
   return modules(count);
 }
@@ -185,9 +195,10 @@ void ReplicaSet::make_replicas() {
   sync_ = ReplicaSync();  // if making a part fails, there is no ReplicaSync, so the next forward tries again
   buckets_ = GradientBuckets();
   replicas_.clear();
-  for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i]));
+  const nn::CopyAs as = options_.shard == Shard::parameters ? nn::CopyAs::without_memory : nn::CopyAs::own;
+  for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i], as));
   const std::vector<nn::ModuleBase*> all = modules(devices_.size());
-  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world, calls_,
+  buckets_ = GradientBuckets(all, devices_, options_.buckets, options_.shard, summing_, options_.world, calls_,
                              is_weighted() ? 1 / double(options_.world.size()) : 1);
   sync_.reset(*module_, std::span(all).subspan(1));
 }

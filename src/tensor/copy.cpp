@@ -61,9 +61,11 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     PinnedBlock* const pinned = from.impl()->storage->pinned;
     if (pinned && &pinned->owner.backend() == &worker.backend) {  // else the memory counts as pageable for this device
       copy.pinned = true;
-      return pinned->owner.copy(stream, copy, *pinned);
+      pinned->owner.copy(stream, copy, *pinned);
+    } else {
+      worker.backend.copy(stream, copy);
     }
-    return worker.backend.copy(stream, copy);
+    return has_enqueued();
   }
   // Between two GPUs: after all work that the destination's stream has enqueued...
   const Stream to_stream = current_stream(target.device), from_stream = current_stream(source.device);
@@ -73,6 +75,7 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
   source.backend.copy(StreamAccess::handle(from_stream), copy);
   // ... and before all its later work.
   to_stream.wait(from_stream.record());
+  has_enqueued();
 }
 
 Tensor dense_as(const Tensor& from, DType dtype) {

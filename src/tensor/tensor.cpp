@@ -55,7 +55,7 @@ void Storage::release() noexcept {
     pinned->owner.free(*pinned);
   else if (allocation.block)
     device->allocator.free(allocation.block);
-  else
+  else if (!transient)
     --device->empty_storages;
   delete this;
 }
@@ -122,6 +122,33 @@ Tensor make_pinned(const char* op, const Shape& sizes, DType dtype) {
   return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make_pinned(op, bytes); });
 }
 
+namespace {
+
+struct NoMemory final : TransientMemory {
+  std::byte* bring() override {
+    throw InvalidArgument("[DataParallel] internal error: a parameter without memory was used");
+  }
+  void use_on(const StreamHandle&) override {}
+  void publish() override {}
+  Tensor own_part(const TensorImpl&) const override { return {}; }
+};
+
+}  // namespace
+
+Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype) {
+  return make_over(sizes, dtype, [&](std::size_t bytes) {
+    auto storage = std::make_unique<Storage>();
+    storage->device = &device;
+    storage->bytes = bytes;
+    storage->transient = std::make_unique<NoMemory>();
+    return storage.release();
+  });
+}
+
+bool is_without_memory(const Tensor& tensor) noexcept {
+  return dynamic_cast<const NoMemory*>(tensor.impl()->storage->transient.get());
+}
+
 void wait_for_copies_from(PinnedBlock& block) { block.owner.wait(block); }
 
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset) {
@@ -147,7 +174,7 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept {
   return true;
 }
 
-Region region_of(const TensorImpl& tensor) noexcept {
+Region region_of(const TensorImpl& tensor) {
   const std::size_t element = size_of(tensor.dtype);
   if (tensor.contiguous || tensor.numel == 0)
     return {tensor.data(), std::size_t(tensor.numel) * element, 1, std::size_t(tensor.numel) * element};
@@ -249,6 +276,10 @@ void* Tensor::raw_data(DType expected) const {
   if (impl.dtype != expected)
     throw DTypeError(text("[data] the tensor is ", impl.dtype, ", but data<T>() was called for ", expected,
                           ": use the matching C++ type, or convert with .to(dtype)"));
+  if (impl.storage->transient)
+    throw InvalidArgument(
+        "[data] expected a tensor whose memory stays, got a sharded parameter or gradient: its memory comes and goes; "
+        "take a clone()");
   wait_for_copies_from(impl);  // the caller may write
   return impl.data();
 }
@@ -258,6 +289,11 @@ void Tensor::record_stream(const Stream& stream) const {
   if (stream.device() != storage.device->device)
     throw DeviceMismatch(
         text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
+  if (storage.transient) {
+    storage.transient->bring();
+    storage.transient->use_on(StreamAccess::handle(stream));
+    return has_enqueued();
+  }
   use_in_capture(storage);
   if (storage.allocation.block)
     storage.device->allocator.record_stream(storage.allocation.block, StreamAccess::handle(stream));

@@ -10,6 +10,7 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "runtime/registry.h"
+#include "tensor/transient_memory.h"
 
 namespace lockstep {
 
@@ -22,16 +23,23 @@ struct Storage {
   CachingAllocator::Allocation allocation;
   int stream_id = 0;  ///< The stream on which it was allocated.
   std::size_t bytes = 0;
-  PinnedBlock* pinned = nullptr;           ///< Page-locked memory, not from the CPU's allocator.
-  std::shared_ptr<void> borrowed;          ///< The caller's memory (from_blob), released with this.
-  std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
-  std::uint64_t checkpoint = 0;            ///< The checkpoint() whose function made it; 0: none, or module state.
-  std::uint64_t made_in = 0;               ///< Id of the captured step that made it (ReplayValues); 0: none.
+  PinnedBlock* pinned = nullptr;               ///< Page-locked memory, not from the CPU's allocator.
+  std::shared_ptr<void> borrowed;              ///< The caller's memory (from_blob), released with this.
+  std::unique_ptr<TransientMemory> transient;  ///< Memory that comes and goes: `allocation` is empty then.
+  std::atomic<std::uint64_t> version = 0;      ///< Changes in place so far, through any view.
+  std::uint64_t checkpoint = 0;                ///< The checkpoint() whose function made it; 0: none, or module state.
+  std::uint64_t made_in = 0;                   ///< Id of the captured step that made it (ReplayValues); 0: none.
 
   /// Allocates on the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);
   /// On the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` if there are no GPUs, and OutOfMemory.
   static Storage* make_pinned(const char* op, std::size_t bytes);
+  /// The first byte. Brings transient memory.
+  std::byte* memory() const {
+    if (transient) [[unlikely]]
+      return transient->bring();
+    return static_cast<std::byte*>(allocation.memory);
+  }
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
 };
@@ -68,9 +76,8 @@ struct TensorImpl {
     if (storage) storage->release();
   }
 
-  std::byte* data() const noexcept {
-    return static_cast<std::byte*>(storage->allocation.memory) + offset * std::int64_t(size_of(dtype));
-  }
+  /// The first element. Brings transient memory; work that uses the address is enqueued next (transient_memory.h).
+  std::byte* data() const { return storage->memory() + offset * std::int64_t(size_of(dtype)); }
 };
 
 [[noreturn]] void throw_undefined(const char* op);
@@ -89,6 +96,9 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
 /// The same in page-locked memory, on the CPU. Throws as Storage::make_pinned.
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
+/// The same without memory, which must be given to it before its elements are used.
+Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype);
+bool is_without_memory(const Tensor& tensor) noexcept;  ///< True as long as it is.
 /// A tensor of another geometry over the same storage, without a gradient.
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
 

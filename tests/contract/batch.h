@@ -16,7 +16,7 @@ struct Batch {
   Tensor x, y;  // of all rows, on the CPU
   std::int64_t rows;
   std::vector<data::RowRange> of_process;
-  std::vector<Shard> shards;           // over all replicas of all processes
+  std::vector<RowShard> shards;        // over all replicas of all processes
   std::vector<std::int64_t> replicas;  // by process: replicas that have rows
 
   std::int64_t all_replicas() const {

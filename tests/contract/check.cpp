@@ -150,12 +150,12 @@ std::string fault_of(const Case& given) {
       if (!found.empty()) return "unlike eager steps: " + found;
     }
     // docs/training.md: except for the order of additions if several backwards accumulate or norms are clipped.
-    if (given.is("shard", "on") && !given.is("clip", "norm") &&
+    if (!given.is("shard", "none") && !given.is("clip", "norm") &&
         !is_one_of(given["term"], {"second_order", "own_backward"}) && !given.is("buffer", "trained") &&
         is_one_of(given["backwards"], {"one", "joint"})) {
-      comparing = "the run without sharded state";
-      const std::string found = bits(results, run(given.with("shard", "off"), layout), false);
-      if (!found.empty()) return "unlike without sharded state: " + found;
+      comparing = "the run without sharding";
+      const std::string found = bits(results, run(given.with("shard", "none"), layout), false);
+      if (!found.empty()) return "unlike without sharding: " + found;
     }
     // docs/many-hosts.md, "The same bits". (A regularizer is divided by the number of processes, which rounds.)
     if (layout.processes > 1 && given.is("reduction", "sum") && given.is("share", "even") &&

@@ -5,7 +5,7 @@
 namespace lockstep::contract {
 namespace {
 
-thread_local const std::vector<Shard>* truth_shards = nullptr;
+thread_local const std::vector<RowShard>* truth_shards = nullptr;
 
 constexpr double kNormEps = 0.1;  // so that normalizing two rows does not magnify rounding
 constexpr double kMomentum = 0.3;
@@ -84,7 +84,7 @@ struct TruthNorm : nn::Module<TruthNorm> {
       return (part - mean) / sqrt(variance + kNormEps) * per_channel(weight) + per_channel(bias);
     };
     if (!is_training()) return normalized(x, per_channel(running_mean), per_channel(running_var)).to(given.dtype());
-    std::vector<Shard> shards = TruthPass::shards();
+    std::vector<RowShard> shards = TruthPass::shards();
     if (of_all) shards = {{0, x.size(0)}};
     std::vector<Tensor> parts, means, variances;
     for (const auto& [first, count] : shards) {
@@ -213,11 +213,11 @@ bool takes_branch(const Tensor& x) { return x.size(0) > 0 && x[0][0].item<double
 
 }  // namespace
 
-TruthPass::TruthPass(std::vector<Shard> shards) : shards_(std::move(shards)), outer_(truth_shards) {
+TruthPass::TruthPass(std::vector<RowShard> shards) : shards_(std::move(shards)), outer_(truth_shards) {
   truth_shards = &shards_;
 }
 TruthPass::~TruthPass() { truth_shards = outer_; }
-const std::vector<Shard>& TruthPass::shards() { return *truth_shards; }
+const std::vector<RowShard>& TruthPass::shards() { return *truth_shards; }
 
 Net::Net(const Case& given, bool is_truth)
     : in(kFeatures, kHidden),
@@ -257,7 +257,7 @@ Tensor Net::branched(const Tensor& h, const Tensor& x, int step) {
   if (!is_truth_) return takes_branch(x) ? h + (*extra)(h)*0.5 : h;
   // The rows of the replicas that take the branch, as the shards of a smaller batch.
   std::vector<Tensor> in_branch;
-  std::vector<Shard> shards;
+  std::vector<RowShard> shards;
   std::int64_t taken = 0;
   for (const auto& [first, count] : TruthPass::shards()) {
     if (count == 0 || !takes_branch(x.narrow(0, first, count))) continue;

@@ -17,22 +17,22 @@ inline constexpr std::int64_t kFeatures = 6;  // of a row; also the number of cl
 inline constexpr std::int64_t kHidden = 8;
 
 /// One replica's rows of the whole batch.
-struct Shard {
+struct RowShard {
   std::int64_t first, count;
 };
 
 /// Sets the shards for the next pass of the truth on this thread: those of all replicas of all processes, in order.
 class TruthPass {
  public:
-  explicit TruthPass(std::vector<Shard> shards);
+  explicit TruthPass(std::vector<RowShard> shards);
   ~TruthPass();
   TruthPass(const TruthPass&) = delete;
   TruthPass& operator=(const TruthPass&) = delete;
-  static const std::vector<Shard>& shards();
+  static const std::vector<RowShard>& shards();
 
  private:
-  std::vector<Shard> shards_;
-  const std::vector<Shard>* outer_;
+  std::vector<RowShard> shards_;
+  const std::vector<RowShard>* outer_;
 };
 
 /// The output of a model: rows, or one number for them, or both; parts that the case does not use are undefined.

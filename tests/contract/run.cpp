@@ -14,6 +14,7 @@
 
 #include "contract/batch.h"
 #include "contract/net.h"
+#include "core/text.h"
 #include "nn/each_state.h"
 #include "support/in_processes.h"
 #include "support/replicas.h"
@@ -29,6 +30,12 @@ StateDict kept(const StateDict& state) {
   StateDict copy;
   for (const auto& [key, value] : state) copy.add(key, value.detach().to(Device()).clone());
   return copy;
+}
+
+Shard shard_of(std::string_view name) {
+  for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::parameters})
+    if (text(shard) == name) return shard;
+  return Shard::none;
 }
 
 // One process of the run, or the truth.
@@ -108,7 +115,7 @@ class Run {
       const int devices = layout_.devices;
       for (int d = 0; d < devices; ++d) ids.push_back(world_.rank().value() * devices + d);
       const bool small = c_.is("buckets", "small");
-      BucketOptions buckets{.shard_optimizer_state = c_.is("shard", "on")};
+      BucketOptions buckets;
       if (small) buckets.first_bytes = 128, buckets.bytes = 700;
       if (c_.is("comm_hook", "all_reduce"))
         buckets.comm_hook = [](ReducingBucket& bucket) { bucket.all_reduce(bucket.buffers()); };
@@ -117,6 +124,7 @@ class Run {
                                          .scatter = scatter_options(c_, devices),
                                          .gather = c_.is("where", "inside_mean") ? Gather::mean : Gather::concatenate,
                                          .buckets = buckets,
+                                         .shard = shard_of(c_["shard"]),
                                          .world = world_,
                                          .loss = sums() ? ProcessLoss::sum : ProcessLoss::mean});
     }

@@ -92,7 +92,7 @@ std::vector<double> trained(int devices, bool shard) {
   const Tensor input = randn({12, 3}).to(kFloat64), target = randn({12, 2}).to(kFloat64);
   net.to(kFloat64);
   net.to(Device("cuda:0"));
-  DataParallel model(std::move(net), {.device_ids = ids, .buckets = {.shard_optimizer_state = shard}});
+  DataParallel model(std::move(net), {.device_ids = ids, .shard = shard ? Shard::optimizer_state : Shard::none});
   Lion lion(model.parameters(), {.lr = 0.01, .weight_decay = 0.05});
   for (int step = 0; step < 10; ++step) {
     lion.zero_grad();

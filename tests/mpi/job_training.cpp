@@ -33,17 +33,14 @@ void trains(const Arguments& arguments) {
       .log_every = 3,
       .checkpoint = {.folder = arguments.at(0), .every_steps = 2, .keep = 0, .resume = true},
       .progress = kSilent,
-      .parallel = {.buckets = {.shard_optimizer_state = arguments.at(2) == "sharded_state"},
+      .parallel = {.shard = arguments.at(2) == "sharded_state" ? Shard::optimizer_state : Shard::none,
                    .world = world,
                    .loss = ProcessLoss::sum}};
   const train::Trainer trainer(options);
   world.barrier("greeting");
   say(world, text("pid ", ::getpid()));
-  FitJob job({.batch_size = 6,
-              .validates = true,
-              .norm_and_dropout = true,
-              .share = trainer.share(),
-              .uses_sum_loss = true});
+  FitJob job(
+      {.batch_size = 6, .validates = true, .norm_and_dropout = true, .share = trainer.share(), .uses_sum_loss = true});
   const train::History history = job.fit(options);
   say(world, text("trained ", history.column("step").back().value(), " steps"));
 }
@@ -123,11 +120,10 @@ void disagrees(const Arguments& arguments) {
 }  // namespace
 
 const std::map<std::string, Scenario>& training_scenarios() {
-  static const std::map<std::string, Scenario> all = {
-      {"trains", trains},
-      {"trains_adversaries", trains_adversaries},
-      {"trains_resnet", trains_resnet},
-      {"disagrees", disagrees}};
+  static const std::map<std::string, Scenario> all = {{"trains", trains},
+                                                      {"trains_adversaries", trains_adversaries},
+                                                      {"trains_resnet", trains_resnet},
+                                                      {"disagrees", disagrees}};
   return all;
 }
 

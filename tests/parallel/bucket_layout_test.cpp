@@ -23,12 +23,12 @@ BucketLayout layout_of(const std::vector<std::int64_t>& elements, int devices, D
     for (int d = 0; d < devices; ++d)
       places.push_back(ones({count}, {.dtype = dtype, .device = Device::cuda(d)}).requires_grad_());
   }
-  return lay_out_buckets(parameters, order, {.first_bytes = 1 << 20, .bytes = 1 << 20, .shard_optimizer_state = true});
+  return lay_out_buckets(parameters, order, {.first_bytes = 1 << 20, .bytes = 1 << 20}, Shard::optimizer_state);
 }
 
 std::vector<std::int64_t> sizes_of_shards(const BucketLayout& layout, std::size_t entry) {
   std::vector<std::int64_t> sizes;
-  for (const autograd::Shard& shard : layout.slots[entry].shards) sizes.push_back(shard.size());
+  for (const autograd::ShardRange& shard : layout.slots[entry].shards) sizes.push_back(shard.size());
   return sizes;
 }
 
@@ -80,7 +80,7 @@ class Buckets : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Buckets, HoldZerosBesideTheirGradientsThroughoutTraining) {
   const TestDevices devices(3);
-  DataParallel model(nn::Linear(5, 77), {.buckets = {.shard_optimizer_state = GetParam()}});
+  DataParallel model(nn::Linear(5, 77), {.shard = GetParam() ? Shard::optimizer_state : Shard::none});
   optim::Adam optimizer(model.parameters(), {});
   for (int step = 0; step < 4; ++step) {
     if (step % 2 == 0) optimizer.zero_grad();  // else accumulates

@@ -31,7 +31,7 @@ TEST(GradientStates, FollowEachOtherAsTheTableSays) {
   EXPECT_FALSE(is_legal(State::primary, State::sharded));  // the other replicas have nothing yet
 }
 
-// The test parameter is shard_optimizer_state.
+// The test parameter: whether optimizer state is sharded.
 class BucketedParameters : public ::testing::TestWithParam<bool> {
  protected:
   State state() const { return bucketed(weight_).state(); }
@@ -39,7 +39,7 @@ class BucketedParameters : public ::testing::TestWithParam<bool> {
   void backward() { sum(model_(ones({6, 5}, {.device = "cuda:0"}))).backward(); }
 
   const TestDevices devices_{3};
-  DataParallel<nn::Linear> model_{nn::Linear(5, 77), {.buckets = {.shard_optimizer_state = GetParam()}}};
+  DataParallel<nn::Linear> model_{nn::Linear(5, 77), {.shard = GetParam() ? Shard::optimizer_state : Shard::none}};
   Tensor weight_ = model_.module().weight;
 };
 

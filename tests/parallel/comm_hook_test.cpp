@@ -139,12 +139,12 @@ TEST(CommHook, ThatThrowsInOneProcessEndsTheOthers) {
 
 TEST(CommHook, IsRefusedWithShardedState) {
   const SimulatedDevices devices({.count = 2});
-  const BucketOptions options{.shard_optimizer_state = true, .comm_hook = bfloat16_compress_hook};
+  const DataParallelOptions options{.buckets = {.comm_hook = bfloat16_compress_hook}, .shard = Shard::optimizer_state};
   const std::string message = thrown<InvalidArgument>([&] {
-    DataParallel model(Net(), {.buckets = options});
+    DataParallel model(Net(), options);
     model(randn({4, 6}).to(model.device()));
   });
-  EXPECT_NE(message.find("shard_optimizer_state"), std::string::npos) << message;
+  EXPECT_NE(message.find(".shard"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -132,9 +132,8 @@ TEST(Freezing, AdversariesAreTrainedAsOnOneDevice) {
       for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
         Mlp g(3, 4), d(4, 1);
         const DataParallelOptions options = {.device_ids = ids,
-                                             .buckets = {.first_bytes = way.bucket_bytes,
-                                                         .bytes = way.bucket_bytes,
-                                                         .shard_optimizer_state = way.sharded},
+                                             .buckets = {.first_bytes = way.bucket_bytes, .bytes = way.bucket_bytes},
+                                             .shard = way.sharded ? Shard::optimizer_state : Shard::none,
                                              .world = world,
                                              .loss = ProcessLoss::sum};
         Mlp first_g = copy(g), first_d = copy(d);
@@ -199,7 +198,8 @@ TEST(Freezing, BetweenForwardAndBackwardDropsTheGradient) {
       for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
         Mlp alone(2, 1);
         DataParallel model(copy(alone), {.device_ids = ids,
-                                         .buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = sharded},
+                                         .buckets = {.first_bytes = 1, .bytes = 1},
+                                         .shard = sharded ? Shard::optimizer_state : Shard::none,
                                          .world = world,
                                          .loss = ProcessLoss::sum});
         alone.load_state_dict(model.module().state_dict());
@@ -232,7 +232,8 @@ TEST(Freezing, KeepsWhatNoSyncHasLeft) {
       for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
         Mlp alone(2, 1);
         DataParallel model(copy(alone), {.device_ids = ids,
-                                         .buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = sharded},
+                                         .buckets = {.first_bytes = 1, .bytes = 1},
+                                         .shard = sharded ? Shard::optimizer_state : Shard::none,
                                          .world = world,
                                          .loss = ProcessLoss::sum});
         alone.load_state_dict(model.module().state_dict());

@@ -353,7 +353,8 @@ std::vector<Doubles> all_gradients(DataParallel<Crossed>& model) {
 // whose gradient was gathered or not.
 std::vector<Doubles> sums_of_two(bool shard, bool gathered, SimulatedDevices& devices, std::optional<Fault> fault) {
   manual_seed(5);
-  DataParallel model(Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = shard}});
+  DataParallel model(
+      Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1}, .shard = shard ? Shard::optimizer_state : Shard::none});
   const Tensor x = ones({4, 200}, {.device = "cuda:0"});
   sum(model(x)).backward();
   if (gathered) all_gradients(model);
@@ -383,7 +384,8 @@ TEST(GradientSums, NeedTheirMemoryOnce) {
   for (const bool shard : {false, true}) {
     const std::size_t bytes = (200 * 300 * 2 + 200 * 200) * sizeof(float);
     SimulatedDevices devices({.count = 2, .memory_bytes = 2 * bytes + bytes / 2});
-    DataParallel model(Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = shard}});
+    DataParallel model(
+        Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1}, .shard = shard ? Shard::optimizer_state : Shard::none});
     for (int step = 0; step < 3; ++step) {
       model.zero_grad();
       EXPECT_NO_THROW(sum(model(ones({4, 200}, {.device = "cuda:0"}))).backward()) << "step " << step;

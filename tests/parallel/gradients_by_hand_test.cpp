@@ -46,10 +46,9 @@ class GradientsByHand : public ::testing::TestWithParam<Case> {
   const Tensor x = randn({7, 3}, {.dtype = kFloat64, .device = "cuda:0"});
 
   DataParallel<Pair> parallel(const Pair& net) const {
-    const BucketOptions buckets = {.first_bytes = GetParam().bucket_bytes,
-                                   .bytes = GetParam().bucket_bytes,
-                                   .shard_optimizer_state = GetParam().shard};
-    return DataParallel<Pair>(copy(net), {.buckets = buckets});
+    const BucketOptions buckets = {.first_bytes = GetParam().bucket_bytes, .bytes = GetParam().bucket_bytes};
+    return DataParallel<Pair>(copy(net),
+                              {.buckets = buckets, .shard = GetParam().shard ? Shard::optimizer_state : Shard::none});
   }
 
   // `job` computes the gradients of a step, for a module alone and for one on several devices.

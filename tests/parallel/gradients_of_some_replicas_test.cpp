@@ -91,9 +91,8 @@ class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
   const Tensor input_ = randn({11, 5}, {.dtype = kFloat64});
   Net alone_;
   DataParallel<Net> model_{copy(alone_),
-                           {.buckets = {.first_bytes = GetParam().bucket_bytes,
-                                        .bytes = GetParam().bucket_bytes,
-                                        .shard_optimizer_state = GetParam().shard}}};
+                           {.buckets = {.first_bytes = GetParam().bucket_bytes, .bytes = GetParam().bucket_bytes},
+                            .shard = GetParam().shard ? Shard::optimizer_state : Shard::none}};
 };
 
 // Buckets of one parameter, of several, and one for all. On five devices, four replicas run.

@@ -39,7 +39,7 @@ nn::Sequential net() {
 // A whole training loop on all visible devices, as a user would write it.
 class Training {
  public:
-  explicit Training(bool shards) : model_(net(), {.buckets = {.first_bytes = 64, .shard_optimizer_state = shards}}) {}
+  explicit Training(Shard shard) : model_(net(), {.buckets = {.first_bytes = 64}, .shard = shard}) {}
 
   double step() {
     optimizer_.zero_grad();
@@ -67,12 +67,13 @@ TEST(LostDevice, TheFirstTryOnTheDevicesThatAreLeftSucceeds) {
   std::mt19937 random(7);
   for (int i = 0; i < losses(); ++i) {
     const int count = 2 + int(random() % 4), lost = int(random() % unsigned(count));
-    const bool shards = random() % 2 == 0;
-    SCOPED_TRACE(std::to_string(i) + ": cuda:" + std::to_string(lost) + " of " + std::to_string(count));
+    const auto shard = Shard(random() % 4);
+    SCOPED_TRACE(std::to_string(i) + ": cuda:" + std::to_string(lost) + " of " + std::to_string(count) + ", level " +
+                 std::to_string(int(shard)));
     SimulatedDevices devices({.count = count, .memory_bytes = 64 << 20, .seed = random(), .max_delay_us = 20});
     std::uint64_t in_two_steps = 0;
     {
-      Training rehearsal(shards);
+      Training rehearsal(shard);
       for (int s = 0; s < 3; ++s) {
         if (s == 1) in_two_steps = operations(devices, lost);
         rehearsal.step();
@@ -83,14 +84,14 @@ TEST(LostDevice, TheFirstTryOnTheDevicesThatAreLeftSucceeds) {
     devices.fault().lose_device({.device = lost, .nth = 1 + random() % (2 * in_two_steps)});
     bool failed = false;
     try {
-      Training training(shards);
+      Training training(shard);
       for (int s = 0; s < 9; ++s) training.step();
     } catch (const Error&) {
       failed = true;
     }
     ASSERT_TRUE(failed);
     try {
-      Training again(shards);
+      Training again(shard);
       EXPECT_EQ(again.device_count(), std::size_t(count - 1));
       for (int s = 0; s < 2; ++s) again.step();
       for (const Device& device : try_all_gpus()) synchronize(device);

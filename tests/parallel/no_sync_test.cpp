@@ -12,7 +12,7 @@
 namespace lockstep::sharded {
 namespace {
 
-// The test parameter is shard_optimizer_state.
+// The test parameter: whether optimizer state is sharded.
 class NoSync : public ::testing::TestWithParam<bool> {
  protected:
   std::uint64_t collectives() const { return devices_.counts(0).collectives; }

@@ -29,7 +29,7 @@ struct Way {
 const std::vector<Way> kWays = {{1}, {2}, {3}, {5}, {2, true}, {3, true}, {2, false, true}, {3, true, true}};
 
 DataParallelOptions options_of(const Way& way) {
-  DataParallelOptions options = {.buckets = {.shard_optimizer_state = way.sharded}};
+  DataParallelOptions options = {.shard = way.sharded ? Shard::optimizer_state : Shard::none};
   for (int d = 0; d < way.devices; ++d) options.device_ids.push_back(d);
   return options;
 }
@@ -85,7 +85,7 @@ TEST(ParameterHooks, SeeTheGradientOfAllProcesses) {
     for (const std::exception_ptr& each : testing::in_processes(2, [&](const World& world) {
            const int first = 2 * world.rank().value();
            Model model(Scale{}, {.device_ids = {first, first + 1},
-                                 .buckets = {.shard_optimizer_state = sharded},
+                                 .shard = sharded ? Shard::optimizer_state : Shard::none,
                                  .world = world,
                                  .loss = ProcessLoss::sum});
            std::vector<double> seen;

@@ -94,7 +94,8 @@ std::vector<std::string> train(const Job& job) {
   expect_none(in_processes(job.processes, [&](const World& world) {
     const Tensor drawn = randn({1 + world.rank().value()});  // so models differ; all get process 0's
     DataParallel model(Net(), {.device_ids = devices_of(world, job.devices),
-                               .buckets = {.first_bytes = 256, .bytes = 512, .shard_optimizer_state = job.sharded},
+                               .buckets = {.first_bytes = 256, .bytes = 512},
+                               .shard = job.sharded ? Shard::optimizer_state : Shard::none,
                                .world = world,
                                .loss = ProcessLoss::sum});
     optim::Adam optimizer(model.parameters(), {.lr = 0.01});

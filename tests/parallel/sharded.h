@@ -31,9 +31,11 @@ struct Net : nn::Module<Net> {
   }
 };
 
+inline DataParallelOptions options(Shard shard, std::vector<int> device_ids = {}) {
+  return {.device_ids = std::move(device_ids), .buckets = {.first_bytes = 64, .bytes = 3000}, .shard = shard};
+}
 inline DataParallelOptions options(bool shard, std::vector<int> device_ids = {}) {
-  return {.device_ids = std::move(device_ids),
-          .buckets = {.first_bytes = 64, .bytes = 3000, .shard_optimizer_state = shard}};
+  return options(shard ? Shard::optimizer_state : Shard::none, std::move(device_ids));
 }
 
 inline std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }

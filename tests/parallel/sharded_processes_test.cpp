@@ -14,6 +14,7 @@
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/sgd.h>
 
+#include "core/text.h"
 #include "optim/cases.h"
 #include "parallel/sharded.h"
 #include "support/in_processes.h"
@@ -43,10 +44,10 @@ void expect_no_failure(const std::vector<std::exception_ptr>& failures) {
     }
 }
 
-DataParallelOptions options_of(const World& world, int each) {
+DataParallelOptions options_of(const World& world, int each, Shard shard = Shard::optimizer_state) {
   std::vector<int> devices;
   for (int d = 0; d < each; ++d) devices.push_back(world.rank().value() * each + d);
-  DataParallelOptions all = sharded::options(true, devices);
+  DataParallelOptions all = sharded::options(shard, devices);
   all.world = world;
   all.loss = ProcessLoss::sum;
   return all;
@@ -119,6 +120,23 @@ TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
       EXPECT_EQ(here, one) << grid.processes << " x " << grid.devices;
     }
   }
+}
+
+TEST(ShardedProcesses, HaveTheSameBitsWithEachLevelInEachGrid) {
+  batches();
+  Numbers first;
+  for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters})
+    for (const Grid& grid : {Grid{1, 8}, Grid{2, 4}, Grid{4, 2}, Grid{8, 1}}) {
+      SCOPED_TRACE(text(shard, ", ", grid.processes, " x ", grid.devices));
+      const Numbers here = same_in_all(grid, [&](const World& world) {
+        DataParallel model(Net(), options_of(world, grid.devices, shard));
+        optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
+        step(model, optimizer, 0, 5);
+        return joined({values(model.parameters()), values(optimizer.state_dict())});
+      });
+      if (first.empty()) first = here;
+      EXPECT_EQ(here, first);
+    }
 }
 
 struct Saved {
@@ -209,7 +227,7 @@ TEST(ShardedProcesses, KeepThePartOfOneDeviceOnEach) {
     std::vector<std::size_t> bytes(count);
     expect_no_failure(in_processes(grid.processes, [&](const World& world) {
       DataParallelOptions how = options_of(world, grid.devices);
-      how.buckets = {.shard_optimizer_state = true};
+      how.shard = Shard::optimizer_state;
       DataParallel model(Wide(), how);
       optim::Adam optimizer(model.parameters(), {});
       const auto in_use = [&] {

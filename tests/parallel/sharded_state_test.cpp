@@ -151,7 +151,7 @@ struct Wide : nn::Module<Wide> {
 
 TEST_P(ShardedState, TakesItsPartOfTheMemory) {
   const auto state_bytes = [&](bool shard) {
-    DataParallel model(Wide(), {.buckets = {.shard_optimizer_state = shard}});
+    DataParallel model(Wide(), {.shard = shard ? Shard::optimizer_state : Shard::none});
     optim::Adam optimizer(model.parameters(), {});
     sum(model(randn({8, 255}, {.device = "cuda:0"}))).backward();
     for (const Device& device : model.devices()) synchronize(device);
@@ -179,7 +179,7 @@ struct Deep : nn::Module<Deep> {
 
 TEST_P(ShardedState, TakesItsPartOfTheMemoryWhereverItMoves) {
   const std::size_t elements = 151 * 200 + 201 * 100 + 101 * 50, rounding = 16 * 512;
-  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000, .shard_optimizer_state = true}});
+  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000}, .shard = Shard::optimizer_state});
   optim::Adam optimizer(model.parameters(), {});
   const Tensor input = randn({8, 150}, {.device = "cuda:0"});
   for (const Device& device : model.devices()) synchronize(device);
@@ -199,7 +199,7 @@ TEST_P(ShardedState, TakesItsPartOfTheMemoryWhereverItMoves) {
 // Trains four steps; the second one moves state, and gets the fault if there is one.
 std::vector<std::vector<double>> trained(SimulatedDevices& devices, std::optional<Fault> fault) {
   manual_seed(3);
-  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000, .shard_optimizer_state = true}});
+  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000}, .shard = Shard::optimizer_state});
   optim::Adam optimizer(model.parameters(), {});
   const Tensor input = randn({8, 150}, {.device = "cuda:0"});
   for (int step = 0; step < 4; ++step) {

@@ -155,7 +155,7 @@ Outcome sharded_step(int count, const std::function<void(FaultInjector&)>& injec
   return run(
       count, inject,
       [count] {
-        DataParallel model(nn::Linear(5, 256, {.bias = false}), {.buckets = {.shard_optimizer_state = true}});
+        DataParallel model(nn::Linear(5, 256, {.bias = false}), {.shard = Shard::optimizer_state});
         auto optimizer = std::make_unique<optim::SGD>(model.parameters(), optim::SGDOptions{.lr = 0.1});
         const Tensor loss = sum(model(randn({2 * count, 5}, {.device = "cuda:0"})));
         return Prepared{std::move(model), std::move(optimizer), {loss}};

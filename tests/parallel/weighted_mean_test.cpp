@@ -164,7 +164,7 @@ TEST(WeightedMeans, AccumulateByHand) {
   const Result expected = on_one_cpu(module.tagger, batch);
   for (const bool sharded : {false, true}) {
     const SimulatedDevices devices({.count = 2});
-    DataParallel model(copy(module), {.buckets = {.shard_optimizer_state = sharded}});
+    DataParallel model(copy(module), {.shard = sharded ? Shard::optimizer_state : Shard::none});
     const std::vector<Tensor> parameters = model.parameters();
     optim::SGD optimizer(parameters, {.lr = 1});
     const std::vector<float> before = floats(model.module().tagger.net.weight);

@@ -40,7 +40,7 @@ std::vector<int> first_gpus(int count) {
 // A training loop with captured or eager steps.
 struct Loop {
   Loop(int devices, bool is_captured, bool sharded)
-      : model(Net{}, {.device_ids = first_gpus(devices), .buckets = {.shard_optimizer_state = sharded}}),
+      : model(Net{}, {.device_ids = first_gpus(devices), .shard = sharded ? Shard::optimizer_state : Shard::none}),
         optimizer(model.parameters(), {.lr = 0.05}),
         captured(is_captured) {}
 
@@ -434,9 +434,12 @@ TEST(CapturedStepRefusals, NameWhatIsGone) {
   for (int i = 0; i < 4; ++i) step(x), scheduled(x);
   ASSERT_TRUE(step.is_captured() && scheduled.is_captured());
   schedule.reset();
-  EXPECT_NE(thrown<InvalidArgument>([&] { scheduled(x); }).find("the schedule that the captured step uses was destroyed"), std::string::npos);
+  EXPECT_NE(
+      thrown<InvalidArgument>([&] { scheduled(x); }).find("the schedule that the captured step uses was destroyed"),
+      std::string::npos);
   job.optimizer.reset();
-  EXPECT_NE(thrown<InvalidArgument>([&] { step(x); }).find("the optimizer that the captured step uses was destroyed"), std::string::npos);
+  EXPECT_NE(thrown<InvalidArgument>([&] { step(x); }).find("the optimizer that the captured step uses was destroyed"),
+            std::string::npos);
 }
 
 TEST(CapturedStepRefusals, NameWhatWasMovedFrom) {

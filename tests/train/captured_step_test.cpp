@@ -45,7 +45,7 @@ Bits train(int devices, bool captured, bool sharded = false) {
   const GeneratorGuard guard(random);
   std::vector<int> ids;
   for (int d = 0; d < devices; ++d) ids.push_back(d);
-  DataParallel model(Net{}, {.device_ids = ids, .buckets = {.shard_optimizer_state = sharded}});
+  DataParallel model(Net{}, {.device_ids = ids, .shard = sharded ? Shard::optimizer_state : Shard::none});
   optim::AdamW optimizer(model.parameters(), {.lr = 0.01, .weight_decay = 0.1});
   optim::CosineAnnealingLR schedule(optimizer, {.T_max = 60});
   const auto function = [&](const Tensor& x, const Tensor& y) {

@@ -148,7 +148,7 @@ TEST(ManyProcesses, TrainWhatOneProcessTrainsWithDividedOptimizerState) {
   for (const Precision precision : {Precision::float32, Precision::float16})
     expect_what_one_process_trains(kJob, [=](TrainerOptions& options) {
       options.precision = precision;
-      options.parallel.buckets.shard_optimizer_state = true;
+      options.parallel.shard = Shard::optimizer_state;
     });
 }
 
@@ -227,7 +227,7 @@ class FromACheckpoint : public ::testing::TestWithParam<bool> {
  protected:
   static TrainerOptions training(const TemporaryFolder& folder) {
     TrainerOptions options = lockstep::train::training(folder);
-    options.parallel.buckets.shard_optimizer_state = GetParam();
+    options.parallel.shard = GetParam() ? Shard::optimizer_state : Shard::none;
     return options;
   }
 };

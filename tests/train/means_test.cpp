@@ -197,7 +197,7 @@ TEST(Means, OfWhatCountsAreThoseOfTheWholeBatch) {
 
 TEST(Means, OfWhatCountsAreClippedAsThoseOfTheWholeBatch) {
   const TrainerOptions options = {
-      .max_epochs = 3, .gradient_clip_val = 0.1, .parallel = {.buckets = {.shard_optimizer_state = true}}};
+      .max_epochs = 3, .gradient_clip_val = 0.1, .parallel = {.shard = Shard::optimizer_state}};
   expect_as_one_batch(options, tagger(), padded_batches(), 0, kOfOutputs, kOracle);
   TrainerOptions sums = options;
   sums.parallel.loss = ProcessLoss::sum;

@@ -74,7 +74,7 @@ TEST(TrainerResume, ResumedWithDropoutAndBatchNormContinuesBitForBit) {
 TEST(TrainerResume, ResumedWithDividedOptimizerStateContinuesBitForBit) {
   expect_resumed_bit_for_bit(
       {.noise = 0.1, .validates = true},
-      {.parallel = {.buckets = {.first_bytes = 64, .bytes = 300, .shard_optimizer_state = true}}});
+      {.parallel = {.buckets = {.first_bytes = 64, .bytes = 300}, .shard = Shard::optimizer_state}});
 }
 
 TEST(TrainerResume, ResumedIn16BitPrecisionContinuesBitForBit) {

@@ -98,7 +98,7 @@ struct Elements {
   std::byte* data;
   std::int64_t count;
 };
-LOCKSTEP_API Elements elements_of(const TensorImpl& tensor) noexcept;
+LOCKSTEP_API Elements elements_of(const TensorImpl& tensor);
 
 /// Sorts the spans by the first operand's address, and merges spans that are adjacent in every operand.
 template <std::size_t N>

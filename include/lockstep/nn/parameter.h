@@ -106,6 +106,7 @@ enum class CopyAs : std::uint8_t {
   own,      ///< An independent leaf.
   replica,  ///< The original on another device: its gradients flow to the original. On the original's own device, the
             ///< copy is the same tensor.
+  without_memory,  ///< As `own`, but what requires a gradient gets no memory: the library gives it some later.
 };
 
 /// The device and kind of the copies in a CopyTo scope.

@@ -6,7 +6,7 @@
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter with replicas on several devices takes the same update on
 // each of them, from the gradient and the state there: replicas stay bit-identical without copies. If devices shard the
-// update (BucketOptions::shard_optimizer_state), each keeps state for its shard and updates this shard; then an
+// update (Shard), each keeps state for its shard and updates this shard; then an
 // all-gather sends the shards to the other devices. Not thread-safe: one thread at a time may use an optimizer.
 #pragma once
 

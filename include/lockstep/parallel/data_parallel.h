@@ -83,14 +83,18 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// std::move(module) or copy(module). Throws DeviceMismatch naming a parameter on another device, and InvalidArgument
   /// for a module that holds a DataParallel or a lazy parameter.
   explicit DataParallel(M&& module, DataParallelOptions options = {}) : set_(std::move(options)) {
-    set_.set_module(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to) {
-      return std::unique_ptr<nn::ModuleBase>(std::make_unique<M>(detail::copy_on(static_cast<const M&>(from), to)));
+    set_.set_module(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to, nn::CopyAs as) {
+      return std::unique_ptr<nn::ModuleBase>(std::make_unique<M>(detail::copy_on(static_cast<const M&>(from), to, as)));
     });
   }
   explicit DataParallel(const M&, const DataParallelOptions& options = {}) : set_(options) {
     nn::detail::require_moved<const M&>();
   }
-  explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.set_.options()) {
+  /// (Sharded parameters are copied to the host first, because a device may have no room for all of them.)
+  explicit DataParallel(const DataParallel& other)
+      : DataParallel(other.set_.options().shard == Shard::parameters ? detail::copy_on(other.module(), Device())
+                                                                     : M(other.module()),
+                     other.set_.options()) {
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;

@@ -12,6 +12,7 @@
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/process_pass.h>
 #include <lockstep/parallel/scatter.h>
+#include <lockstep/parallel/shard.h>
 #include <lockstep/runtime/device.h>
 
 namespace lockstep {
@@ -30,7 +31,8 @@ struct DataParallelOptions {
   std::optional<Device> output_device = {};  ///< The device on which outputs are gathered; by default the first one.
   ScatterOptions scatter = {};               ///< How batches are divided.
   Gather gather = Gather::concatenate;       ///< How outputs are joined.
-  BucketOptions buckets = {};                ///< Sizes of gradient buckets, and sharding.
+  BucketOptions buckets = {};                ///< Sizes of gradient buckets.
+  Shard shard = Shard::none;                 ///< What the devices divide between them.
   World world = {};  ///< The processes that train the model together, each on its own devices, all with equally many.
   ProcessLoss loss = ProcessLoss::mean;  ///< The kind of loss, if several processes train.
 };

@@ -15,6 +15,7 @@
 #include <lockstep/distributed/world.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/comm_hook.h>
+#include <lockstep/parallel/shard.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 
@@ -25,16 +26,12 @@ class CallLog;
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Limit of the first bucket: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Limit of the other buckets.
-  /// Divides the state of any optimizer between the devices of all processes (ZeRO stage 1: Rajbhandari et al. 2020):
-  /// each of N devices holds 1/N of the state (shards of a bucket are padded to 64 elements). Backward reduce-scatters
-  /// a bucket, so that a device has the sum of its shard only; Optimizer::step() updates that shard and all-gathers the
-  /// values. Parameters have the same bits as without sharding, unless several backwards accumulate or norms are
-  /// clipped, because these sums are added in another order. State dicts are the same. The first grad() all-gathers a
-  /// gradient. Since grad() and Optimizer::state_dict() gather, all processes must call them together.
-  bool shard_optimizer_state = false;
+  /// Shard::parameters: buckets of parameters that are whole on a device at once, at least 2. An operation that uses
+  /// the parameters of more buckets gets as many, for that time.
+  std::size_t whole_buckets = 2;
   CommunicatorOptions communicator = {};  ///< The communicator that sums gradients.
   /// Replaces the all-reduce of a bucket (comm_hook.h). Not called with a single replica; cannot be combined with
-  /// shard_optimizer_state. All processes must give the same hook.
+  /// sharding. All processes must give the same hook.
   CommHook comm_hook = {};
 };
 
@@ -55,7 +52,7 @@ class LOCKSTEP_API GradientBuckets {
   /// `weight_without_pass` is the weight of this process's loss if the loss was computed without a pass of a model.
   /// Throws OutOfMemory, and InvalidArgument for options that exclude each other.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                  const BucketOptions& options, Summing summing, const World& world = {},
+                  const BucketOptions& options, Shard shard, Summing summing, const World& world = {},
                   const std::shared_ptr<CallLog>& calls = {}, double weight_without_pass = 1);
   /// As release(), but prints the error of a sum that failed instead of throwing, and drops the gradients.
   ~GradientBuckets();
@@ -73,6 +70,8 @@ class LOCKSTEP_API GradientBuckets {
   void release();
   /// False after release(), and after other buckets were made for the primary (these then own its gradients).
   bool are_current() const noexcept;
+  /// Shard::parameters: false if a parameter got other memory, as by Parameter::reset() or Module::to().
+  bool have_parameters() const;
 
   std::size_t bucket_count() const noexcept;  ///< Number of buckets.
 

@@ -29,9 +29,9 @@ struct DataParallelMark {};  // a base by which a DataParallel of any module is 
 /// The devices to run on. Throws InvalidArgument for a device that does not exist or is given twice, BackendError for a
 /// lost one.
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
-/// Moves a module that is wholly on the CPU to `device`. Throws if any other module is not wholly on `device`, and for
-/// lazy parameters and a DataParallel inside.
-LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device);
+/// Moves a module that is wholly on the CPU to `device`, except, if `parameters_stay`, what requires a gradient. Throws
+/// if any other module is not wholly on `device`, and for lazy parameters and a DataParallel inside.
+LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device, bool parameters_stay = false);
 /// Throws InvalidArgument for a device that does not exist.
 LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
@@ -43,7 +43,7 @@ LOCKSTEP_API void refuse_nesting();
 class LOCKSTEP_API ReplicaSet {
  public:
   /// Copies a module of the known type to a device.
-  using Copy = std::unique_ptr<nn::ModuleBase> (*)(const nn::ModuleBase& module, Device device);
+  using Copy = std::unique_ptr<nn::ModuleBase> (*)(const nn::ModuleBase& module, Device device, nn::CopyAs as);
 
   /// Makes a set without a module. Throws as resolve_devices() does.
   explicit ReplicaSet(DataParallelOptions options);

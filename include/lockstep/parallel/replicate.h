@@ -19,8 +19,8 @@ LOCKSTEP_API void check_replicable(nn::ModuleBase& module, std::span<const Devic
 
 /// An independent copy of `module` whose parameters and buffers are on `device`.
 template <class M>
-M copy_on(const M& module, Device device) {
-  const nn::CopyTo target(device);
+M copy_on(const M& module, Device device, nn::CopyAs as = nn::CopyAs::own) {
+  const nn::CopyTo target(device, as);
   return M(module);
 }
 

@@ -34,7 +34,7 @@ enum class OnLostDevice : std::uint8_t { stop, resume };
 /// Where checkpoints of a run are kept, so that the run can resume after it was killed. The end of training always
 /// writes a checkpoint. With several processes, process 0 writes after all have reached that point, and all processes
 /// read, so the folder must be visible to all. A run resumes bit for bit, even with another number of processes if the
-/// total number of devices is the same. Exception: with shard_optimizer_state and clipping by norm, the last bits
+/// total number of devices is the same. Exception: with sharding and clipping by norm, the last bits
 /// differ, because a resumed run starts with the initial buckets, which add the norm in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: no checkpoints.

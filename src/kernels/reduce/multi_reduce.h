@@ -117,6 +117,7 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
   }
   const Kernel kernel{reducer, std::move(rows)};
   device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, in_all_forms(kernel));
+  has_enqueued();
 }
 
 }  // namespace lockstep

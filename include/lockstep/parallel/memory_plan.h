@@ -1,0 +1,43 @@
+// How much memory a model's parameters, gradients and optimizer state need on each device, before anything is
+// allocated.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <iosfwd>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/parallel/gradient_buckets.h>
+#include <lockstep/parallel/shard.h>
+
+namespace lockstep {
+
+struct MemoryPlanOptions {
+  int devices = 1;             ///< Of each process.
+  int processes = 1;           ///< That train the model together.
+  int state_tensors = 2;       ///< The optimizer's tensors of each parameter: AdamW 2, SGD with momentum 1, without 0.
+  BucketOptions buckets = {};  ///< Those of the model.
+};
+
+/// Bytes on each device, padding included. Activations, workspace and the allocator's rounding come on top.
+struct MemoryPlan {
+  struct Level {
+    std::size_t parameters = 0;       ///< Trained parameters, and the buffers in which they are whole.
+    std::size_t gradients = 0;        ///< With the buffers in which buckets are whole.
+    std::size_t optimizer_state = 0;  ///< With the float32 masters of 16-bit parameters.
+    std::size_t other = 0;            ///< Frozen parameters and buffers.
+    std::size_t total() const noexcept { return parameters + gradients + optimizer_state + other; }
+  };
+  std::array<Level, 4> levels;
+  const Level& operator[](Shard shard) const { return levels[std::size_t(shard)]; }
+};
+
+/// The plan for a module on its own, or inside a DataParallel that was not trained yet. (The order of buckets changes
+/// after the first backward, and with it some padding.) Throws InvalidArgument for options below the least that makes
+/// sense, and for a lazy parameter: run one batch through the module first.
+LOCKSTEP_API MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& options);
+
+/// A table: a row for each level, in MiB.
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const MemoryPlan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,424 @@
+#include "parallel/parameter_units.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
+
+#include "autograd/meta.h"
+#include "core/context.h"
+#include "core/text.h"
+#include "runtime/registry.h"
+#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+// The units whose addresses this thread has taken for an operation that is not enqueued yet.
+struct Taken {
+  const void* units;
+  std::size_t number;  // of unit and device
+  std::uint64_t brought;
+};
+thread_local std::vector<Taken> taken;
+
+Taken* find_taken(const void* units, std::size_t number) {
+  const auto found =
+      std::ranges::find_if(taken, [&](const Taken& each) { return each.units == units && each.number == number; });
+  return found == taken.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void throw_gone(const Device& device) {
+  throw InvalidArgument(text("[DataParallel] expected a parameter to stay on ", device,
+                             " until the operation that uses it is enqueued, but it has gone: one thread at a time may "
+                             "use and change the parameters of a model with Shard::parameters"));
+}
+
+void refuse_capture() {
+  if (context().replay_values)
+    throw InvalidArgument(
+        "[CapturedStep] expected parameters that stay on their devices, got parameters that are sharded "
+        "(Shard::parameters): run the step without capturing it, or use Shard::gradients");
+}
+
+// Two tensors of one shape exchange their memory, and with it their devices.
+void exchange_memory(const Tensor& a, const Tensor& b) {
+  TensorImpl &one = *a.impl(), &other = *b.impl();
+  std::swap(one.storage, other.storage);
+  std::swap(one.offset, other.offset);
+  std::swap(one.strides, other.strides);
+  std::swap(one.contiguous, other.contiguous);
+  for (TensorImpl* const tensor : {&one, &other})
+    if (tensor->autograd) static_cast<autograd::Meta&>(*tensor->autograd).accumulator.reset();  // the former device's
+}
+
+Tensor elements(const Tensor& flat, std::int64_t begin, std::int64_t count) {
+  return make_view(flat, {count}, {1}, flat.impl()->offset + begin);
+}
+
+}  // namespace
+
+// The memory of one parameter on one device. It keeps the units alive, so that a parameter may outlive its model.
+class ParameterUnits::Memory final : public TransientMemory {
+ public:
+  Memory(std::shared_ptr<ParameterUnits> units, const Place& where, const Storage* storage)
+      : place(where), units_(std::move(units)), storage_(storage) {}
+  ~Memory() override { units_->forget(place, storage_); }
+  std::byte* bring() override { return units_->bring(place); }
+  void use_on(const StreamHandle& stream) override { units_->use_on(place, stream); }
+  void publish() override { units_->publish(place); }
+  Tensor own_part(const TensorImpl&) const override { return units_->own_part(place); }
+
+  /// Null if the tensor does not lie in these units.
+  static const Memory* of(const Tensor& parameter, const ParameterUnits& units) {
+    const auto* const memory = dynamic_cast<const Memory*>(parameter.impl()->storage->transient.get());
+    return memory && memory->units_.get() == &units ? memory : nullptr;
+  }
+
+  const Place place;
+
+ private:
+  const std::shared_ptr<ParameterUnits> units_;
+  const Storage* const storage_;
+};
+
+ParameterUnits::ParameterUnits(std::span<const Device> devices, std::size_t process, std::size_t processes,
+                               std::size_t buffers)
+    : process_(process), processes_(processes), buffers_(buffers) {
+  for (const Device& device : devices)
+    homes_.push_back({.device = device, .copies = Stream::from_pool(device, StreamPriority::high)});
+}
+
+// The allocator orders memory that is freed after the streams of its own device alone.
+ParameterUnits::~ParameterUnits() {
+  try {
+    for (Home& home : homes_)
+      for (const Buffer& buffer : home.buffers) record_users(buffer);
+    for (const Unit& unit : units_)
+      for (const Tensor& share : unit.shares) {
+        const Stream own = StreamAccess::make(share.device(), share.impl()->storage->stream_id);
+        for (const Home& home : homes_) own.wait(home.copies.record());
+      }
+  } catch (...) {  // a device is gone, and its memory with it
+  }
+}
+
+void ParameterUnits::record_users(const Buffer& buffer) {
+  if (!buffer.memory.defined()) return;
+  for (const Stream& user : buffer.users) buffer.memory.record_stream(user);
+}
+
+ParameterUnits::Values::Values(std::span<const std::vector<Tensor>> parameters, Device device) {
+  for (const std::vector<Tensor>& replicas : parameters)
+    if (replicas[0].impl()->storage->references != 1)
+      throw InvalidArgument(
+          text("[DataParallel] expected a parameter without views, to shard it, got views of one of "
+               "shape ",
+               replicas[0].sizes(), ": make the model before views of its parameters, and free graphs that hold them"));
+  for (const std::vector<Tensor>& replicas : parameters) {
+    const Tensor& parameter = parameters_.emplace_back(replicas[0]);
+    values_.push_back(make_without_memory(device_state(device), parameter.sizes(), parameter.dtype()));
+  }
+  for (std::size_t e = 0; e < values_.size(); ++e) exchange_memory(values_[e], parameters_[e]);  // which cannot fail
+}
+
+ParameterUnits::Values::~Values() {
+  for (std::size_t e = 0; e < values_.size(); ++e)
+    if (is_without_memory(parameters_[e])) exchange_memory(values_[e], parameters_[e]);
+}
+
+void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const Values& values,
+                         const BucketLayout& layout) {
+  const NoGrad guard;
+  const std::size_t devices = homes_.size(), first = units_.size();
+  std::vector<Unit> added;
+  for (const BucketMemory& bucket : layout.buckets) {
+    Unit& unit = added.emplace_back(
+        Unit{bucket.flats[0].dtype(), bucket.flats[0].numel() / std::int64_t(devices * processes_), {}, {}});
+    unit.parameters.resize(devices);
+    for (const Home& home : homes_) {
+      unit.shares.push_back(make_tensor(device_state(home.device), {std::int64_t(processes_) * unit.part}, unit.dtype));
+      fill_values(unit.shares.back(), 0);
+    }
+    for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+      const Tensor whole = values[bucket.entries[i]].contiguous();
+      const std::int64_t begin = bucket.begins[i], end = begin + whole.numel();
+      for (std::size_t rank = 0; rank < devices * processes_; ++rank) {
+        const std::int64_t at = std::int64_t(rank) * unit.part;
+        const std::int64_t from = std::max(begin, at), to = std::min(end, at + unit.part);
+        if (from >= to) continue;
+        const std::int64_t place = std::int64_t(rank / devices) * unit.part + from - at;
+        copy_values(elements(unit.shares[rank % devices], place, to - from), elements(whole, from - begin, to - from));
+      }
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t b = 0; b < added.size(); ++b) {
+    const BucketMemory& bucket = layout.buckets[b];
+    for (std::size_t i = 0; i < bucket.entries.size(); ++i)
+      for (std::size_t d = 0; d < devices; ++d) {
+        TensorImpl& tensor = *parameters[bucket.entries[i]][d].impl();
+        auto storage = std::make_unique<Storage>();
+        storage->device = &device_state(homes_[d].device);
+        storage->bytes = std::size_t(tensor.numel) * size_of(tensor.dtype);
+        // What was saved of the former memory is gone.
+        storage->version = (d == 0 ? values[bucket.entries[i]] : parameters[bucket.entries[i]][d]).version() + 1;
+        storage->transient = std::make_unique<Memory>(
+            shared_from_this(), Place{first + b, d, bucket.begins[i], tensor.numel}, storage.get());
+        added[b].parameters[d].push_back(storage.get());
+        tensor.storage->release();
+        tensor.storage = storage.release();
+        tensor.offset = 0;
+        tensor.strides = contiguous_strides(tensor.sizes);
+        tensor.contiguous = true;
+      }
+    unit_bytes_ = std::max(unit_bytes_, std::size_t(bucket.flats[0].numel()) * size_of(added[b].dtype));
+    units_.push_back(std::move(added[b]));
+  }
+  for (const Home& home : homes_)
+    for (const Home& other : homes_) home.copies.wait(current_stream(other.device).record());
+}
+
+Tensor ParameterUnits::own_part(const Place& place) const {
+  const Unit& unit = units_[place.unit];
+  const std::int64_t at = std::int64_t(process_ * homes_.size() + place.device) * unit.part;
+  const std::int64_t from = std::max(place.begin, at), to = std::min(place.begin + place.size, at + unit.part);
+  if (from >= to) return elements(unit.shares[place.device], 0, 0);
+  return elements(unit.shares[place.device], std::int64_t(process_) * unit.part + from - at, to - from);
+}
+
+bool ParameterUnits::have(const Tensor& parameter) const { return Memory::of(parameter, *this); }
+
+std::byte* ParameterUnits::bring(const Place& place) {
+  refuse_capture();
+  const std::size_t number = place.unit * homes_.size() + place.device;
+  const std::scoped_lock lock(mutex_);
+  Home& home = homes_[place.device];
+  if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
+  const bool may_bring_next = home.coming.has_value();  // all addresses of the operation that set it were taken
+  Buffer* buffer = find(place.device, place.unit);
+  Taken* const own = find_taken(this, number);
+  if (own && (!buffer || buffer->brought != own->brought)) throw_gone(home.device);
+  if (!buffer) buffer = &fetch(place.device, place.unit);
+  buffer->used = ++clock_;
+  if (!own) {
+    keep_until_enqueued(shared_from_this(), number);
+    taken.push_back({this, number, buffer->brought});
+    ++buffer->kept;
+  }
+  if (!std::exchange(buffer->is_used, true)) expect_next(home, place.unit);
+  std::byte* const address =
+      buffer->memory.impl()->data() + std::size_t(place.begin) * size_of(units_[place.unit].dtype);
+  if (may_bring_next && home.last == place.unit) bring_next(place.device);
+  return address;
+}
+
+// Brings the expected unit, if a buffer has nothing that the present operation uses.
+void ParameterUnits::bring_next(std::size_t d) {
+  Home& home = homes_[d];
+  if (!home.coming) return;
+  const auto is_free = [](const Buffer& buffer) { return buffer.kept == 0; };
+  if (home.buffers.size() >= buffers_ && std::ranges::none_of(home.buffers, is_free)) return;
+  const std::size_t coming = *std::exchange(home.coming, std::nullopt);
+  if (!find(d, coming)) fetch(d, coming);
+}
+
+void ParameterUnits::use_on(const Place& place, const StreamHandle& handle) {
+  const std::scoped_lock lock(mutex_);
+  const Home& home = homes_[place.device];
+  Buffer* const buffer = find(place.device, place.unit);
+  const Taken* const own = find_taken(this, place.unit * homes_.size() + place.device);
+  if (!buffer || !own || own->brought != buffer->brought) throw_gone(home.device);
+  const Stream stream = StreamAccess::make(home.device, handle.id);
+  if (std::ranges::find(buffer->users, stream) != buffer->users.end()) return;
+  stream.wait(*buffer->full);
+  buffer->users.push_back(stream);
+}
+
+// Brings and empties nothing: the operation counts its change in place only after this.
+void ParameterUnits::let_go(std::size_t number) noexcept {
+  Taken* const own = find_taken(this, number);
+  if (!own) return;
+  const std::scoped_lock lock(mutex_);
+  Buffer* const buffer = find(number % homes_.size(), number / homes_.size());
+  if (buffer && buffer->brought == own->brought) --buffer->kept;
+  *own = taken.back();
+  taken.pop_back();
+}
+
+// A unit has come into use: notes that it follows the two before it, and expects what followed the last time.
+void ParameterUnits::expect_next(Home& home, std::size_t unit) {
+  if (home.last && home.before_last) home.next[{*home.before_last, *home.last}] = unit;
+  home.before_last = std::exchange(home.last, unit);
+  if (!home.before_last) return;
+  const auto found = home.next.find({*home.before_last, unit});
+  home.coming = found == home.next.end() ? std::nullopt : std::optional(found->second);
+}
+
+ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, std::size_t unit) {
+  for (Buffer& buffer : homes_[d].buffers)
+    if (buffer.unit == unit) return &buffer;
+  return nullptr;
+}
+
+// A buffer that holds nothing, for copies on the device's stream of copies. If all are in use by the present operation,
+// makes one more: it goes at the next end_update().
+ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d) {
+  Home& home = homes_[d];
+  Buffer* best = nullptr;
+  for (Buffer& buffer : home.buffers)
+    if (buffer.kept == 0 &&
+        (!best || std::pair(buffer.unit.has_value(), buffer.used) < std::pair(best->unit.has_value(), best->used)))
+      best = &buffer;
+  if (!best || (best->unit && home.buffers.size() < buffers_)) best = &home.buffers.emplace_back();
+  empty(d, *best);
+  for (const Stream& user : best->users) home.copies.wait(user.record());
+  if (!best->memory.defined() || best->memory.impl()->storage->bytes < unit_bytes_) {
+    record_users(*best);
+    best->users.clear();
+    best->memory = Tensor();
+    const StreamGuard on(home.copies);
+    best->memory = make_tensor(device_state(home.device), {std::int64_t(unit_bytes_)}, kUInt8);
+  }
+  best->users.clear();
+  return *best;
+}
+
+// Lets the unit go. A change in place by the first device goes to the shares. (Forward, which runs on all devices, must
+// not change parameters: PassChanges refuses it.)
+void ParameterUnits::empty(std::size_t d, Buffer& buffer) {
+  if (buffer.unit && d == 0 && buffer.versions != versions_of(d, *buffer.unit)) write_back(d, buffer);
+  buffer.unit.reset();
+  buffer.kept = 0;
+}
+
+void ParameterUnits::free_extra_buffers(std::size_t d) {
+  std::vector<Buffer>& buffers = homes_[d].buffers;
+  if (std::ranges::any_of(buffers, [](const Buffer& buffer) { return buffer.kept > 0; })) return;
+  for (; buffers.size() > buffers_; buffers.pop_back()) {
+    empty(d, buffers.back());
+    record_users(buffers.back());
+  }
+}
+
+// Copies the parts of one device's share to their places in a buffer of device d, or back.
+void ParameterUnits::copy_parts(std::size_t d, const Buffer& buffer, std::size_t unit, std::size_t share,
+                                bool into_buffer) {
+  const Unit& from = units_[unit];
+  if (from.part == 0) return;
+  const std::size_t part = std::size_t(from.part) * size_of(from.dtype);
+  std::byte* const in_buffer = buffer.memory.impl()->data() + share * part;
+  std::byte* const in_share = from.shares[share].impl()->data();
+  const auto index = [this](std::size_t device) { return homes_[device].device.index(); };
+  Copy copy = {.to = in_share,
+               .from = in_buffer,
+               .to_device = index(share),
+               .from_device = index(d),
+               .row_bytes = part,
+               .rows = processes_,
+               .to_pitch = part,
+               .from_pitch = homes_.size() * part};
+  if (into_buffer) {
+    std::swap(copy.to_device, copy.from_device);
+    std::swap(copy.to_pitch, copy.from_pitch);
+    copy.to = in_buffer;
+    copy.from = in_share;
+  }
+  device_state(homes_[d].device).backend.copy(StreamAccess::handle(homes_[d].copies), copy);
+}
+
+ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, std::size_t unit) {
+  Buffer& buffer = empty_buffer(d);
+  has_copied_ = true;
+  for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, unit, share, true);
+  buffer.full.emplace(homes_[d].copies.record());
+  buffer.unit = unit;
+  buffer.versions = versions_of(d, unit);
+  buffer.brought = ++brought_;
+  buffer.used = ++clock_;
+  buffer.is_used = false;
+  return buffer;
+}
+
+std::vector<std::uint64_t> ParameterUnits::versions_of(std::size_t d, std::size_t unit) const {
+  std::vector<std::uint64_t> versions;
+  for (const Storage* const storage : units_[unit].parameters[d])
+    versions.push_back(storage ? storage->version.load() : 0);
+  return versions;
+}
+
+// The unit was changed in place on device d: copies it to all shares, and drops it on the other devices.
+void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
+  const Stream& copies = homes_[d].copies;
+  for (const Stream& user : buffer.users) copies.wait(user.record());
+  for (const Home& other : homes_)
+    if (&other != &homes_[d]) copies.wait(other.copies.record());
+  for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, *buffer.unit, share, false);
+  has_copied_ = true;
+  for (const Home& other : homes_)
+    if (&other != &homes_[d]) other.copies.wait(copies.record());
+  for (std::size_t other = 0; other < homes_.size(); ++other)
+    if (Buffer* const its = other == d ? nullptr : find(other, *buffer.unit)) its->unit.reset(), its->kept = 0;
+  buffer.versions = versions_of(d, *buffer.unit);
+  // Later changes in the buffer start after the copies. (Those have waited for the users.)
+  buffer.full.emplace(copies.record());
+  buffer.users.clear();
+}
+
+void ParameterUnits::publish(const Place& place) {
+  const std::scoped_lock lock(mutex_);
+  Buffer* const buffer = place.device == 0 ? find(0, place.unit) : nullptr;
+  if (buffer && buffer->versions != versions_of(place.device, place.unit)) write_back(place.device, *buffer);
+}
+
+void ParameterUnits::forget(const Place& place, const Storage* storage) noexcept {
+  const std::scoped_lock lock(mutex_);
+  std::ranges::replace(units_[place.unit].parameters[place.device], storage, static_cast<const Storage*>(nullptr));
+}
+
+void ParameterUnits::begin_update() {
+  refuse_capture();
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t d = 0; d < homes_.size(); ++d)
+    for (Buffer& buffer : homes_[d].buffers) empty(d, buffer);
+  if (!std::exchange(has_copied_, false)) return;
+  for (const Home& home : homes_)
+    for (const Home& other : homes_) current_stream(home.device).wait(other.copies.record());
+}
+
+void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator* between_processes) {
+  refuse_capture();
+  const std::scoped_lock lock(mutex_);
+  std::vector<bool> is_changed(units_.size());
+  for (const Tensor& parameter : parameters)
+    if (const Memory* const memory = Memory::of(parameter, *this)) is_changed[memory->place.unit] = true;
+  if (between_processes) {
+    const std::size_t devices = homes_.size();
+    std::vector<Stream> streams;
+    std::vector<Transfer> transfers;
+    for (const Home& home : homes_) streams.push_back(current_stream(home.device));
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (!is_changed[u]) continue;
+      const Unit& unit = units_[u];
+      const std::size_t bytes = std::size_t(unit.part) * size_of(unit.dtype);
+      for (std::size_t from = 0; from < processes_; ++from)
+        for (std::size_t to = 0; to < processes_; ++to)
+          for (std::size_t d = 0; d < devices && from != to; ++d) {
+            std::byte* const part = unit.shares[d].impl()->data() + from * bytes;
+            transfers.push_back({int(from * devices + d), int(to * devices + d), from == process_ ? part : nullptr,
+                                 to == process_ ? part : nullptr, bytes});
+          }
+    }
+    if (!transfers.empty()) between_processes->send_receive(streams, transfers, kUInt8);
+  }
+  for (std::size_t d = 0; d < homes_.size(); ++d) {
+    Home& home = homes_[d];
+    for (const Home& other : homes_) home.copies.wait(current_stream(other.device).record());
+    free_extra_buffers(d);
+    home.last = home.before_last = home.coming = std::nullopt;
+  }
+}
+
+}  // namespace lockstep

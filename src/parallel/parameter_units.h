@@ -1,0 +1,138 @@
+// Parameters that are divided between the devices of a model (Shard::parameters; docs/sharding.md).
+//
+// A unit is the parameters of one bucket, in one flat array. Each device holds a share of each unit, always. A unit is
+// whole on a device only while the device uses it, in one of the device's buffers: an operation that takes the address
+// of a parameter brings the unit (tensor/transient_memory.h), by copies from the shares of all devices, on a stream of
+// its own. A unit goes when its buffer is needed for another one.
+//
+// With P processes of D devices a unit has P * D equal parts, one for each rank. Device d of a process holds the parts
+// of the ranks d, D + d, 2D + d, ...: so a process has all parts, and a device brings a unit without other processes.
+//
+// Orders on streams, each by an event:
+//   1. copies of a unit into a buffer -> work that uses the unit there;
+//   2. that work -> copies of the next unit into the buffer;
+//   3. all copies out of shares -> the update of the shares (begin_update);
+//   4. the update of the shares -> later copies out of them (end_update).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <lockstep/runtime/communicator.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/tensor.h>
+
+#include "core/ranked_mutex.h"
+#include "parallel/bucket_layout.h"
+#include "tensor/transient_memory.h"
+
+namespace lockstep {
+
+struct Storage;
+
+class ParameterUnits final : public TransientOwner, public std::enable_shared_from_this<ParameterUnits> {
+ public:
+  /// `process` of `processes`, which have equally many devices. Each device keeps at most `buffers` whole units, unless
+  /// one operation uses more at once.
+  ParameterUnits(std::span<const Device> devices, std::size_t process, std::size_t processes, std::size_t buffers);
+  ~ParameterUnits() override;
+
+  /// The memory of parameters, taken from them: they are without memory on `device`, until add() gives them units. If
+  /// that does not happen, the destructor gives the memory back.
+  class Values {
+   public:
+    /// Throws InvalidArgument if another tensor is a view of a parameter, because the view would keep the old memory.
+    Values(std::span<const std::vector<Tensor>> parameters, Device device);
+    ~Values();
+    Values(const Values&) = delete;
+    Values& operator=(const Values&) = delete;
+    const Tensor& operator[](std::size_t e) const { return values_[e]; }
+
+   private:
+    std::vector<Tensor> parameters_, values_;
+  };
+
+  /// Adds a unit for each bucket of the layout, with these values. parameters[e][d] is parameter e on device d, without
+  /// memory.
+  void add(std::span<const std::vector<Tensor>> parameters, const Values& values, const BucketLayout& layout);
+  /// True if the parameter lies in these units: not if it got other memory since, as by Parameter::reset().
+  bool have(const Tensor& parameter) const;
+  /// Call before own parts are changed: sends changes in place to the shares, and lets all units go. Later work on the
+  /// current streams starts after all copies out of the shares.
+  void begin_update();
+  /// Call after own parts of these parameters were changed on the current streams, on all devices of all processes:
+  /// sends the parts to the other processes. `between_processes` is null for a single process.
+  void end_update(std::span<const Tensor> parameters, Communicator* between_processes);
+
+  /// Where a parameter lies.
+  struct Place {
+    std::size_t unit, device;
+    std::int64_t begin;  ///< In elements, from the unit's first.
+    std::int64_t size;   ///< Elements.
+  };
+
+  void let_go(std::size_t number) noexcept override;
+
+ private:
+  class Memory;
+  struct Unit {
+    DType dtype;
+    std::int64_t part;                                    // elements of a rank's part
+    std::vector<Tensor> shares;                           // by device: [processes * part]
+    std::vector<std::vector<const Storage*>> parameters;  // by device; null for a parameter that is gone
+  };
+  struct Buffer {
+    Tensor memory;                        // bytes
+    std::optional<std::size_t> unit;      // what it holds
+    std::optional<cuda::Event> full;      // recorded after the copies
+    std::vector<Stream> users;            // streams with work that may use what it holds, or held
+    std::vector<std::uint64_t> versions;  // of the unit's parameters, when it was brought
+    std::uint64_t brought = 0;            // another number for each time that a unit was brought
+    std::uint64_t used = 0;               // the clock, when it was last used
+    bool is_used = false;                 // since it was brought
+    int kept = 0;                         // threads that have taken an address for work that is not enqueued yet
+  };
+  struct Home {  // a device's buffers
+    Device device;
+    Stream copies;
+    std::vector<Buffer> buffers = {};
+    std::optional<std::size_t> last = {}, before_last = {};                // the units that came into use last
+    std::map<std::pair<std::size_t, std::size_t>, std::size_t> next = {};  // the unit that followed two others
+    std::optional<std::size_t> coming = {};  // the unit to bring with the next address that is taken
+  };
+
+  std::byte* bring(const Place& place);
+  void use_on(const Place& place, const StreamHandle& stream);
+  void publish(const Place& place);
+  Tensor own_part(const Place& place) const;
+  void forget(const Place& place, const Storage* storage) noexcept;
+
+  // Call these with the mutex held.
+  Buffer* find(std::size_t d, std::size_t unit);
+  Buffer& empty_buffer(std::size_t d);
+  Buffer& fetch(std::size_t d, std::size_t unit);
+  void expect_next(Home& home, std::size_t unit);
+  std::vector<std::uint64_t> versions_of(std::size_t d, std::size_t unit) const;
+  void bring_next(std::size_t d);
+  void empty(std::size_t d, Buffer& buffer);
+  void free_extra_buffers(std::size_t d);
+  void write_back(std::size_t d, Buffer& buffer);
+  static void record_users(const Buffer& buffer);
+  void copy_parts(std::size_t d, const Buffer& buffer, std::size_t unit, std::size_t share, bool into_buffer);
+
+  const std::size_t process_, processes_, buffers_;
+  RankedMutex<LockRank::transient_memory> mutex_;  // guards all below
+  std::vector<Home> homes_;                        // by device
+  std::vector<Unit> units_;
+  std::size_t unit_bytes_ = 0;  // of the largest unit
+  std::uint64_t clock_ = 0, brought_ = 0;
+  bool has_copied_ = false;  // since the last begin_update()
+};
+
+}  // namespace lockstep

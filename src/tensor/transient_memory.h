@@ -1,0 +1,72 @@
+// Memory that a storage has only while work uses it, such as a parameter that is divided between devices
+// (parallel/parameter_units.h). An operation uses it as it uses any memory:
+//
+//   1. It takes addresses: TensorImpl::data() calls bring().
+//   2. It declares which memory its work uses on which stream: use_on() (kernels/launch.h).
+//   3. It enqueues its work, and then calls has_enqueued().
+//
+// From 1 to 3 the memory stays at its address, although the thread brings other memory.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace lockstep {
+
+struct StreamHandle;
+class Tensor;
+struct TensorImpl;
+
+class TransientMemory {
+ public:
+  virtual ~TransientMemory() = default;
+
+  /// The address of the first byte. If the bytes are not on the device, enqueues their copies; the host does not wait.
+  /// Throws BackendError and OutOfMemory.
+  virtual std::byte* bring() = 0;
+  /// Work that is enqueued next on this stream starts after the bytes have arrived. Throws InvalidArgument if the
+  /// memory has gone since this thread brought it.
+  virtual void use_on(const StreamHandle& stream) = 0;
+  /// Sends values that were changed in place to all devices.
+  virtual void publish() = 0;
+  /// The part of a tensor in this memory that the device always has, flat: an optimizer updates it. Undefined if the
+  /// memory is whole at present and has other values.
+  virtual Tensor own_part(const TensorImpl& tensor) const = 0;
+};
+
+/// An owner of transient memory, which it numbers.
+class TransientOwner {
+ public:
+  virtual ~TransientOwner() = default;
+  /// Called by the thread that has brought the memory, once its work has been enqueued.
+  virtual void let_go(std::size_t number) noexcept = 0;
+};
+
+/// Calls owner->let_go(number) at this thread's next has_enqueued(), or at its end.
+void keep_until_enqueued(std::shared_ptr<TransientOwner> owner, std::size_t number);
+
+namespace detail {
+extern thread_local constinit bool has_brought_memory;
+void let_brought_memory_go() noexcept;
+}  // namespace detail
+
+/// To be called after the work of an operation has been enqueued.
+inline void has_enqueued() noexcept {
+  if (detail::has_brought_memory) [[unlikely]]
+    detail::let_brought_memory_go();
+}
+
+/// While it lives, has_enqueued() does nothing on this thread: work is enqueued in the middle of an operation.
+class WithoutEnqueuing {
+ public:
+  WithoutEnqueuing() noexcept : outer_(std::exchange(detail::has_brought_memory, false)) {}
+  ~WithoutEnqueuing() { detail::has_brought_memory = outer_; }
+  WithoutEnqueuing(const WithoutEnqueuing&) = delete;
+  WithoutEnqueuing& operator=(const WithoutEnqueuing&) = delete;
+
+ private:
+  const bool outer_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,240 @@
+// Each level of sharding: training gives the same bits as without, and each device holds what the documentation says.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/memory_plan.h>
+#include <lockstep/runtime/memory.h>
+
+#include "core/text.h"
+#include "optim/cases.h"
+#include "parallel/sharded.h"
+#include "support/test_devices.h"
+
+namespace lockstep::sharded {
+namespace {
+
+class Levels : public ::testing::TestWithParam<std::tuple<int, Shard>> {
+ protected:
+  int devices() const { return std::get<0>(GetParam()); }
+  Shard shard() const { return std::get<1>(GetParam()); }
+
+  SimulatedDevices simulated_{{.count = devices(), .max_delay_us = 10}};
+  const Net net_ = [] {
+    manual_seed(3);
+    return Net();
+  }();
+};
+
+TEST_P(Levels, TrainTheSameBitsWithEveryOptimizer) {
+  for (const testing::OptimizerCase& which : testing::optimizer_cases()) {
+    SCOPED_TRACE(which.name);
+    DataParallel whole(copy(net_), options(Shard::none)), sharded(copy(net_), options(shard()));
+    const auto a = which.make(whole.parameters()), b = which.make(sharded.parameters());
+    train(whole, *a, 0, 5);
+    train(sharded, *b, 0, 5);
+    EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
+    EXPECT_EQ(values(b->state_dict()), values(a->state_dict()));
+    EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
+    expect_replicas_identical(sharded.parameters());
+  }
+}
+
+TEST_P(Levels, TakeWhatIsChangedByHand) {
+  DataParallel whole(copy(net_), options(Shard::none)), sharded(copy(net_), options(shard()));
+  optim::AdamW a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
+  const auto change = [](DataParallel<Net>& model, int step) {
+    const NoGrad guard;
+    Net& net = model.module();
+    if (step == 2) net.first.weight.mul_(0.5);
+    if (step == 3) net.last.bias->copy_(ones({1}));
+    if (step == 5) net.first.weight.select(0, 3).fill_(0.25);
+    if (step == 7)
+      for (const Tensor& parameter : model.parameters()) Tensor(parameter).add_(0.01);
+  };
+  for (int step = 0; step < 9; ++step) {
+    for (const bool before : {true, false}) {
+      if (before == (step % 2 == 0)) change(whole, step), change(sharded, step);
+      if (before) continue;
+      train(whole, a, step, step + 1);
+      train(sharded, b, step, step + 1);
+    }
+    EXPECT_EQ(values(sharded.parameters()), values(whole.parameters())) << step;
+    expect_replicas_identical(sharded.parameters());
+  }
+}
+
+TEST_P(Levels, LoadAndSaveWholeStateDicts) {
+  DataParallel whole(copy(net_), options(Shard::none)), sharded(copy(net_), options(shard()));
+  optim::AdamW a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
+  train(whole, a, 0, 3);
+  sharded.load_state_dict(copy_of(whole.state_dict()));
+  b.load_state_dict(copy_of(a.state_dict()));
+  train(whole, a, 3, 6);
+  train(sharded, b, 3, 6);
+  EXPECT_EQ(values(sharded.state_dict()), values(whole.state_dict()));
+  EXPECT_EQ(values(copy(sharded.module()).parameters()), values(whole.parameters()));
+}
+
+TEST_P(Levels, ParametersOutliveTheirModel) {
+  std::optional<DataParallel<Net>> model(std::in_place, copy(net_), options(shard()));
+  optim::SGD optimizer(model->parameters(), {.lr = 0.01});
+  train(*model, optimizer, 0, 2);
+  const std::vector<Tensor> parameters = model->parameters();
+  const auto before = values(parameters);
+  model.reset();
+  EXPECT_EQ(values(parameters), before);
+  for (const Tensor& parameter : parameters) Tensor(parameter).set_grad(ones_like(parameter.detach()));
+  optimizer.step();
+  EXPECT_NE(values(parameters), before);
+}
+
+TEST_P(Levels, TakeParametersWithOtherMemory) {
+  DataParallel whole(copy(net_), options(Shard::none)), sharded(copy(net_), options(shard()));
+  optim::AdamW a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
+  for (auto* const model : {&whole, &sharded}) {
+    optim::AdamW& optimizer = model == &whole ? a : b;
+    train(*model, optimizer, 0, 2);
+    model->module().to(Device());
+    model->module().to(model->device());
+    train(*model, optimizer, 2, 4);
+    model->module().first.weight.reset(ones({89, 5}, {.device = model->device()}) * 0.5);
+    train(*model, optimizer, 4, 6);
+  }
+  EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
+  expect_replicas_identical(sharded.parameters());
+}
+
+TEST_P(Levels, LeaveNoMemoryInUse) {
+  const std::vector<std::size_t> before = testing::memory_in_use(devices());
+  {
+    DataParallel model(copy(net_), options(shard()));
+    optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
+    train(model, optimizer, 0, 3);
+  }
+  EXPECT_EQ(testing::memory_in_use(devices()), before);
+}
+
+struct Layers : nn::Module<Layers> {
+  std::vector<nn::Linear> layers;
+  Layers() {
+    for (int i = 0; i < 16; ++i) layers.emplace_back(512, 512);
+  }
+  auto members() { return nn::members("layers", layers); }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& layer : layers) x = relu(layer(x));
+    return x;
+  }
+};
+
+// Each layer is a unit, and there are two buffers.
+TEST(ShardedParameters, ChangeInPlaceThoughOtherUnitsAreUsed) {
+  const SimulatedDevices simulated({.count = 2});
+  manual_seed(2);
+  const Layers layers;
+  const std::size_t layer = (512 * 512 + 512) * sizeof(float);
+  std::vector<std::vector<std::vector<double>>> found;
+  for (const Shard shard : {Shard::none, Shard::parameters}) {
+    DataParallel model(copy(layers), {.buckets = {.first_bytes = layer, .bytes = layer}, .shard = shard});
+    std::vector<Tensor> some = model.parameters();
+    some.resize(4);
+    optim::SGD half(some, {.lr = 0.1});
+    model(ones({2, 512}, {.device = "cuda:0"}));
+    std::vector<nn::Linear>& all = model.module().layers;
+    {
+      const NoGrad guard;
+      for (int round = 0; round < 3; ++round)
+        for (std::size_t i = 0; i + 1 < all.size(); ++i) all[i].weight.mul_(0.5).add_(all[i + 1].weight, 0.5);
+      const Tensor joined = all[3].weight + all[5].weight + all[7].weight;
+      all[9].weight.copy_(joined);
+    }
+    sum(model(ones({2, 512}, {.device = "cuda:0"}))).backward();
+    half.step();
+    found.push_back(values(model.parameters()));
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
+TEST(ShardedParameters, ManyUnitsServeOneOperationAfterTheModel) {
+  const SimulatedDevices simulated({.count = 2});
+  std::optional<DataParallel<Layers>> model(std::in_place, Layers(),
+                                            DataParallelOptions{.buckets = {.first_bytes = 1, .bytes = 1},  // 32 units
+                                                                .shard = Shard::parameters});
+  const std::vector<Tensor> parameters = model->parameters();
+  optim::SGD optimizer(parameters, {.lr = 1});
+  const auto before = values(parameters);
+  model.reset();
+  for (const Tensor& parameter : parameters) Tensor(parameter).set_grad(ones_like(parameter.detach()));
+  optimizer.step();
+  const auto after = values(parameters);
+  for (std::size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i][0], double(float(before[i][0]) - 1)) << i;
+}
+
+TEST(ShardedParameters, RefuseChangesInForward) {
+  struct Shrinking : nn::Module<Shrinking> {
+    nn::Linear linear{4, 4};
+    auto members() { return nn::members("linear", linear); }
+    Tensor forward(const Tensor& x) {
+      const NoGrad guard;
+      linear.weight.mul_(0.9);
+      return linear(x);
+    }
+  };
+  const SimulatedDevices simulated({.count = 2});
+  for (const bool frozen : {false, true}) {
+    DataParallel model(Shrinking(), {.shard = Shard::parameters});
+    if (frozen) model.module().linear.weight.requires_grad_(false);
+    const std::string message = testing::thrown<InvalidArgument>([&] { model(ones({4, 4}, {.device = "cuda:0"})); });
+    EXPECT_NE(message.find("sharded parameter \"linear.weight\""), std::string::npos) << message;
+  }
+}
+
+// The activations of one row are less than 1 %.
+TEST(MemoryPlan, IsThePeak) {
+  const std::size_t layer = (512 * 512 + 512) * sizeof(float);
+  for (const int devices : {2, 4, 8})
+    for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+      SCOPED_TRACE(text(devices, " devices, ", shard));
+      const SimulatedDevices simulated({.count = devices});
+      const BucketOptions buckets = {.first_bytes = layer, .bytes = layer};
+      const MemoryPlan plan = memory_plan(Layers(), {.devices = devices, .buckets = buckets});
+      DataParallel model(Layers(), {.buckets = buckets, .shard = shard});
+      optim::AdamW optimizer(model.parameters());
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_grad();
+        sum(model(ones({devices, 512}, {.device = "cuda:0"}))).backward();
+        optimizer.step();
+        for (int d = 0; d < devices && step == 1; ++d) reset_peak_memory(Device::cuda(d));
+      }
+      for (int d = 0; d < devices; ++d)
+        EXPECT_NEAR(double(memory_stats(Device::cuda(d)).peak_in_use) / double(plan[shard].total()), 1, 0.05);
+    }
+}
+
+// docs/sharding.md, "Levels": all parameters 2 MiB, in two buckets.
+TEST(MemoryPlan, IsThatOfTheDocumentation) {
+  struct Two : nn::Module<Two> {
+    nn::Linear a{512, 512, {.bias = false}}, b{512, 512, {.bias = false}};
+    auto members() { return nn::members("a", a, "b", b); }
+    Tensor forward(const Tensor& x) { return b(a(x)); }
+  };
+  const double P = 2 << 20, B = 1 << 20, S = 2 * P, D = 4, N = 8, W = 3;
+  const MemoryPlan plan =
+      memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}});
+  EXPECT_EQ(double(plan[Shard::none].total()), 2 * P + S);
+  EXPECT_EQ(double(plan[Shard::optimizer_state].total()), 2 * P + S / N);
+  EXPECT_EQ(double(plan[Shard::gradients].total()), P + P / N + S / N + W * B);
+  EXPECT_EQ(double(plan[Shard::parameters].total()), P / D + P / N + S / N + 2 * W * B);
+  EXPECT_NE(text(plan).find("optimizer_state"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shard, Levels,
+    ::testing::Combine(::testing::Values(2, 3, 5),
+                       ::testing::Values(Shard::optimizer_state, Shard::gradients, Shard::parameters)),
+    [](const auto& way) { return text(std::get<0>(way.param), "Devices_", std::get<1>(way.param)); });
+
+}  // namespace
+}  // namespace lockstep::sharded
