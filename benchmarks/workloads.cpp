@@ -1,11 +1,12 @@
 // The workloads on which other libraries are measured too, under the same names (peer/).
 //   workloads CASE
 // Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and gpt2 for a GPU. The same with autocast: mlp_bfloat16 and so
-// on. On two devices: mlp_parallel and so on. Operations: elementwise matmul small d2l. All but those on two devices
-// run on BENCH_DEVICE.
+// on. On two devices: mlp_parallel and so on; sharded, over whole: mlp_sharded and so on. Operations: elementwise
+// matmul small d2l. All but those on two devices run on BENCH_DEVICE.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +67,25 @@ void parallel(const std::string& name) {
     bench::time_calls(1, step);
     const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a turn takes 0.2 s
     bench::compare(name + (checks ? "/checked_step" : "/step"), steps_of(two, steps), steps_of(one, steps), steps);
+  }
+}
+
+// Compares steps on two simulated devices with each level of sharding with steps without sharding.
+template <class Model>
+void sharded(const std::string& name) {
+  using Training = bench::Training<Model, DataParallel<bench::WithLoss<Model>>>;
+  for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+    const SimulatedDevices devices(
+        {.count = 2, .memory_bytes = std::size_t(8) << 30, .poison = false, .check_races = false});
+    const auto model = [](Shard level) {
+      return DataParallel(bench::WithLoss<Model>(), {.gather = Gather::mean, .shard = level});
+    };
+    Training divided(model(shard), "cuda:0"), whole(model(Shard::none), "cuda:0");
+    auto step = steps_of(whole, 1);
+    bench::time_calls(1, step);
+    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a turn takes 0.2 s
+    bench::compare(name + '/' + std::array{"none", "optimizer_state", "gradients", "parameters"}[std::size_t(shard)],
+                   steps_of(divided, steps), steps_of(whole, steps), steps);
   }
 }
 
@@ -152,6 +172,7 @@ int main(int argc, char** argv) {
     if constexpr (!std::is_same_v<Model, bench::Seed>) {
       add_training(model, name);
       cases[name + "_parallel"] = [name] { parallel<Model>(name + "_parallel"); };
+      cases[name + "_sharded"] = [name] { sharded<Model>(name + "_sharded"); };
     }
   });
   add_training(bench::SmallGpt(), "gpt_sdpa");  // the same here; the peers' attention differs

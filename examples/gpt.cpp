@@ -1,9 +1,10 @@
 // Trains a small GPT on the bytes of a text on 1..N GPUs, and generates text. Without a FILE, the text consists of sums
 // such as "7+8=15", one per line, and the generated sums are checked.
-//   gpt [--data FILE] [--steps N] [--simulate N]
+//   gpt [--data FILE] [--steps N] [--simulate N] [--shard none|optimizer_state|gradients|parameters]
 #include "models/gpt.h"
 
 #include <iostream>
+#include <sstream>
 #include <string>
 
 #include "arguments.h"
@@ -44,16 +45,25 @@ std::string written(Gpt& net, const std::string& start, std::int64_t count, bool
   return text.substr(start.size());
 }
 
+// docs/sharding.md
+Shard level(const std::string& name) {
+  for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters})
+    if ((std::ostringstream() << shard).str() == name) return shard;
+  throw InvalidArgument("expected --shard none, optimizer_state, gradients or parameters, got " + name);
+}
+
 int main(int argc, char** argv) {
   try {
-    const Arguments arguments(argc, argv, {{"--data", "FILE"}, {"--steps", "N"}, {"--simulate", "N"}});
+    const Arguments arguments(argc, argv,
+                              {{"--data", "FILE"}, {"--steps", "N"}, {"--simulate", "N"}, {"--shard", "LEVEL"}});
     const auto simulated = arguments.simulated();
     manual_seed(1);
     const bool given = arguments.has("--data");
     const Tensor text = given ? data::read_bytes(arguments.text("--data")).to(kInt64) : tokens_of(sums(20000));
     if (text.size(0) <= kLength) throw InvalidArgument("expected a text of more than 64 bytes");
 
-    DataParallel model(Gpt({.vocabulary = 256, .length = kLength, .width = 64, .heads = 4, .layers = 2}));
+    DataParallel model(Gpt({.vocabulary = 256, .length = kLength, .width = 64, .heads = 4, .layers = 2}),
+                       {.shard = arguments.has("--shard") ? level(arguments.text("--shard")) : Shard::none});
     optim::AdamW optimizer(model.parameters(), {.lr = 3e-3});
     const std::int64_t steps = arguments.number("--steps", 1500);
     optim::CosineAnnealingLR schedule(optimizer, {.T_max = steps});
