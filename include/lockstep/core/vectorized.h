@@ -10,8 +10,8 @@
 #define LOCKSTEP_INSTRUCTION_SETS 1
 #endif
 
-// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
-// (Clang compares them: its pragma of that meaning warns about each loop that it cannot vectorize.)
+/// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
+/// (Clang compares them: its pragma of that meaning warns about each loop that it cannot vectorize.)
 #ifdef __clang__
 #define LOCKSTEP_IVDEP
 #else

@@ -21,14 +21,17 @@ struct MemoryPlanOptions {
 
 /// Bytes on each device, padding included. Activations, workspace and the allocator's rounding come on top.
 struct MemoryPlan {
+  /// With one level of sharding.
   struct Level {
     std::size_t parameters = 0;       ///< Trained parameters, and the buffers in which they are whole.
     std::size_t gradients = 0;        ///< With the buffers in which buckets are whole.
     std::size_t optimizer_state = 0;  ///< With the float32 masters of 16-bit parameters.
     std::size_t other = 0;            ///< Frozen parameters and buffers.
+    /// The sum.
     std::size_t total() const noexcept { return parameters + gradients + optimizer_state + other; }
   };
-  std::array<Level, 4> levels;
+  std::array<Level, 4> levels;  ///< By Shard.
+  /// The level's part of the plan.
   const Level& operator[](Shard shard) const { return levels[std::size_t(shard)]; }
 };
 
