@@ -43,7 +43,7 @@ struct Replica {
   ShardRange shard;
 };
 
-/// What a device's backward is ahead of.
+/// Tells whether a device's backward is ahead of something, and had better wait for it.
 enum class Ahead : std::uint8_t {
   nothing,
   devices,  ///< Other devices, which have not computed the same gradients yet.

@@ -163,7 +163,7 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
         auto storage = std::make_unique<Storage>();
         storage->device = &device_state(homes_[d].device);
         storage->bytes = std::size_t(tensor.numel) * size_of(tensor.dtype);
-        // What was saved of the former memory is gone.
+        // Backward must notice that a tensor saved from the former memory has changed.
         storage->version = (d == 0 ? values[bucket.entries[i]] : parameters[bucket.entries[i]][d]).version() + 1;
         storage->transient = std::make_unique<Memory>(
             shared_from_this(), Place{first + b, d, bucket.begins[i], tensor.numel}, storage.get());

@@ -32,7 +32,7 @@ struct DataParallelOptions {
   ScatterOptions scatter = {};               ///< How batches are divided.
   Gather gather = Gather::concatenate;       ///< How outputs are joined.
   BucketOptions buckets = {};                ///< Sizes of gradient buckets.
-  Shard shard = Shard::none;                 ///< What the devices divide between them.
+  Shard shard = Shard::none;                 ///< The level of sharding.
   World world = {};  ///< The processes that train the model together, each on its own devices, all with equally many.
   ProcessLoss loss = ProcessLoss::mean;  ///< The kind of loss, if several processes train.
 };

@@ -26,8 +26,8 @@ class CallLog;
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Limit of the first bucket: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Limit of the other buckets.
-  /// Shard::parameters: buckets of parameters that are whole on a device at once, at least 2. An operation that uses
-  /// the parameters of more buckets gets as many, for that time.
+  /// From Shard::gradients on: the number of gradient buckets that are whole on a device at once. With
+  /// Shard::parameters also that of parameter buckets. At least 2. docs/sharding.md says when there are more.
   std::size_t whole_buckets = 2;
   CommunicatorOptions communicator = {};  ///< The communicator that sums gradients.
   /// Replaces the all-reduce of a bucket (comm_hook.h). Not called with a single replica; cannot be combined with

@@ -1,4 +1,4 @@
-// What the devices of a DataParallel divide between them.
+// The levels at which the devices of a DataParallel share its memory.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,11 @@
 
 namespace lockstep {
 
-/// What is divided between devices, so that each holds its share only (ZeRO: Rajbhandari et al. 2020). Each value
-/// includes those above it. Parameters get the same bits with each. docs/sharding.md has the memory and the traffic of
-/// each, and says when to use which.
+/// A level of sharding: devices divide something between them, and each holds its share only (ZeRO: Rajbhandari et al.
+/// 2020). Each value includes those above it. Parameters get the same bits with each, unless several backwards
+/// accumulate without no_sync(), or norms are clipped: these sums are added in another order. State dicts are the same.
+/// From optimizer_state on, the first grad() all-gathers a gradient. Since grad() and Optimizer::state_dict() gather,
+/// all processes must call them together. docs/sharding.md has the memory and the traffic of each level.
 enum class Shard : std::uint8_t {
   none,             ///< Nothing: each device holds all parameters, gradients and optimizer state.
   optimizer_state,  ///< ZeRO stage 1. A device updates its share of the parameters, then an all-gather follows.
