@@ -60,7 +60,7 @@ void chain100_backward() {
 
 void mlp_forward() {
   const NoGrad guard;
-  nn::Sequential net(nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 10));
+  nn::Sequential net{nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 10)};
   const Tensor x = randn({16, 32}), y = randint(0, 10, {16});
   measure([&] { nn::cross_entropy(net(x), y); });
 }
@@ -91,7 +91,7 @@ const bench::Cases kCases = {
      }},
     {"mlp_step",
      [] {
-       steps(nn::Sequential(nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 10)), randn({16, 32}), randn({16, 10}));
+       steps(nn::Sequential{nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 10)}, randn({16, 32}), randn({16, 10}));
      }},
     {"mlp_forward", mlp_forward},
     {"add", add},

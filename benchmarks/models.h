@@ -46,7 +46,7 @@ struct Mlp : Classifier {
   static constexpr const char* kName = "mlp";
   static lockstep::nn::Sequential net() {
     using namespace lockstep::nn;
-    return Sequential(Linear(784, 512), ReLU(), Linear(512, 256), ReLU(), Linear(256, kClasses));
+    return Sequential{Linear(784, 512), ReLU(), Linear(512, 256), ReLU(), Linear(256, kClasses)};
   }
   static Tensor input() { return lockstep::randn({256, 784}); }
   static Tensor target() { return lockstep::randint(0, kClasses, {256}); }

@@ -42,7 +42,7 @@ class ErrorFeedbackHook {
 std::pair<Tensor, float> trained(const CommHook& hook) {
   manual_seed(1);
   const Tensor x = randn({64, 8}), y = sum(x * x, {1}, true) * 0.1;
-  DataParallel model(nn::Sequential(nn::Linear(8, 64), nn::Tanh(), nn::Linear(64, 1)),
+  DataParallel model(nn::Sequential{nn::Linear(8, 64), nn::Tanh(), nn::Linear(64, 1)},
                      {.buckets = {.comm_hook = hook}});
   optim::SGD optimizer(model.parameters(), {.lr = 0.05});
   Tensor loss;

@@ -43,8 +43,8 @@ int main(int argc, char** argv) {
       fit(arguments, data::MapDataset(dataset_of(data::read_cifar10(folder, data::Part::train)), varied),
           dataset_of(data::read_cifar10(folder, data::Part::test)));
     } else {
-      fit(arguments, dataset_of(coloured_digits(arguments.number("--samples", 1000), 1)),
-          dataset_of(coloured_digits(500, 2)));
+      const auto images = dataset_of(coloured_digits(arguments.number("--samples", 1000), 1));
+      fit(arguments, images, dataset_of(coloured_digits(500, 2)));
     }
   } catch (const std::exception& error) {
     std::cerr << "resnet: " << error.what() << '\n';

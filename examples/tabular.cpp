@@ -53,8 +53,8 @@ struct Net : nn::Module<Net> {
   Net(int64_t cities, int64_t gardens)
       : city(cities, 4),
         garden(gardens, 2),
-        body(nn::Linear(2 * int64_t(kNumbers.size()) + 6, 32), nn::ReLU(), nn::Linear(32, 32), nn::ReLU(),
-             nn::Linear(32, 1)) {}
+        body{nn::Linear(2 * int64_t(kNumbers.size()) + 6, 32), nn::ReLU(), nn::Linear(32, 32), nn::ReLU(),
+             nn::Linear(32, 1)} {}
   auto members() { return nn::members("city", city, "garden", garden, "body", body); }
 
   Tensor forward(const Tensor& numbers, const Tensor& texts) {

@@ -36,6 +36,6 @@ int main() {
   other.output.bias->fill_(100);
   print("the copy is changed, net is not: {}\n", all(eq(scores, net(input))).item<bool>() ? "yes" : "no");
 
-  nn::Sequential same(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 3));
+  nn::Sequential same{nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 3)};
   print("a Sequential has {} parameters\n", same.parameters().size());
 }

@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   // What torch.save(model.state_dict(), "model.pt") wrote.
   const StateDict state = load(argc > 1 ? argv[1] : "model.pt");
   for (const auto& [name, value] : state) print("{} {}\n", name, value.sizes());
-  nn::Sequential model(nn::Linear(2, 3), nn::BatchNorm1d(3));
+  nn::Sequential model{nn::Linear(2, 3), nn::BatchNorm1d(3)};
   model.load_state_dict(state);
   print("bias {}\n", model[0].as<nn::Linear>().bias->detach());
   std::filesystem::remove_all(folder);

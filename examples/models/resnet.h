@@ -35,7 +35,7 @@ struct BasicBlock : lockstep::nn::Module<BasicBlock<Norm>> {
 
 template <class Norm>
 lockstep::nn::Sequential stage(std::int64_t in, std::int64_t out, std::int64_t stride) {
-  return lockstep::nn::Sequential(BasicBlock<Norm>(in, out, stride), BasicBlock<Norm>(out, out, 1));
+  return lockstep::nn::Sequential{BasicBlock<Norm>(in, out, stride), BasicBlock<Norm>(out, out, 1)};
 }
 
 }  // namespace resnet

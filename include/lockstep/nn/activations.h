@@ -1,4 +1,4 @@
-// Activations as modules: nn::Sequential(nn::Linear(4, 8), nn::GELU(), nn::Linear(8, 2)). The functions of the same
+// Activations as modules: nn::Sequential{nn::Linear(4, 8), nn::GELU(), nn::Linear(8, 2)}. The functions of the same
 // names in lockstep/ops/activation.h, unary.h and softmax.h document them and their options.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::nn {
 
-/// A function or lambda where a module is expected: Sequential(Linear(4, 8), [](const Tensor& x) { return relu(x); }).
+/// A function or lambda where a module is expected: Sequential{Linear(4, 8), [](const Tensor& x) { return relu(x); }}.
 /// Replicas call copies of it. A captured tensor stays on its device and is not trained: put it into a module instead.
 template <class F>
 class Functional : public Module<Functional<F>> {

@@ -93,9 +93,10 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Any held_;
 };
 
-/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... It owns
-/// its modules; pass std::move(module) or copy(module). (Sequential(other) copies `other`; push_back() nests
-/// it.)
+/// Applies its modules one after the other: Sequential{Linear(4, 8), ReLU(), Linear(8, 2)}. Use braces: with
+/// parentheses C++ leaves open in which order the modules are made, and GCC's initial weights differ from clang's. Keys
+/// are the modules' positions: 0.weight, 0.bias, 2.weight... It owns its modules; pass std::move(module) or
+/// copy(module). (Sequential(other) copies `other`; push_back() nests it.)
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
