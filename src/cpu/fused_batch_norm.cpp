@@ -122,7 +122,7 @@ void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int
   }
 }
 
-// to[i] = f(at, channel, i) for all elements; f uses the channel's numbers.
+// Calls f(i, channel) for all elements; i is the element's index in memory.
 template <class T, class F>
 void for_elements(const KernelContext& context, const Extent& e, const F& f) {
   vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {

@@ -25,7 +25,7 @@ std::unique_ptr<tbb::global_control> thread_limit;
 
 void set_num_threads(int threads) {
   if (threads < 1 || threads > kMaxThreads)
-    throw InvalidArgument(text("[set_num_threads] expected from 1 to ", kMaxThreads, ", got ", threads));
+    throw InvalidArgument(text("[set_num_threads] expected 1 to ", kMaxThreads, " threads, got ", threads));
   const std::scoped_lock lock(limit_mutex);
   thread_limit =
       std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, std::size_t(threads));

@@ -114,9 +114,8 @@ ParameterUnits::Values::Values(std::span<const std::vector<Tensor>> parameters, 
   for (const std::vector<Tensor>& replicas : parameters)
     if (replicas[0].impl()->storage->references != 1)
       throw InvalidArgument(
-          text("[DataParallel] expected a parameter without views, to shard it, got views of one of "
-               "shape ",
-               replicas[0].sizes(), ": make the model before views of its parameters, and free graphs that hold them"));
+          text("[DataParallel] cannot shard a parameter that has views, got one of shape ", replicas[0].sizes(),
+               ": make the DataParallel before views of its parameters, and free graphs that hold such views"));
   for (const std::vector<Tensor>& replicas : parameters) {
     const Tensor& parameter = parameters_.emplace_back(replicas[0]);
     values_.push_back(make_without_memory(device_state(device), parameter.sizes(), parameter.dtype()));

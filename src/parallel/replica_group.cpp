@@ -199,7 +199,7 @@ Contribution summed(const std::string& what, Contribution mine) {
   if (context().checkpoint != 0)
     throw InvalidArgument(text("[", kOp,
                                "] expected to be called outside of checkpoint(), got a call from inside one: "
-                               "the other replicas would not take part in its second run"));
+                               "the other replicas would not take part when checkpoint() runs its function again"));
   ReplicaBarrier& barrier = *context().barrier;
   barrier.arrive_and_wait(kOp, context().replica, mine,
                           [&](std::span<Contribution* const> all) { add_up(what, barrier.group(), all); });

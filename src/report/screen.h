@@ -1,5 +1,5 @@
-// Screen: lines of output, and below them a bar if there is a terminal; the program's own output goes in between. Any
-// thread may print; the rest is for one thread.
+// Screen: prints lines, and on a terminal keeps a progress bar below them. The program's own output appears above the
+// bar. Any thread may print; the other functions are for one thread.
 #pragma once
 
 #include <chrono>

@@ -42,11 +42,11 @@ TEST(Unflatten, DividesADimension) {
   EXPECT_EQ(thrown<ShapeError>([] {
               nn::Unflatten(1, {5, -1})(randn({2, 12}));
             }),
-            "[Unflatten] expected sizes that divide dimension 1 of [2, 12], got [5, -1]");
+            "[Unflatten] expected sizes whose product is dimension 1 of [2, 12], or one of them -1, got [5, -1]");
   EXPECT_EQ(thrown<ShapeError>([] {
               nn::Unflatten(1, {-1, -1})(randn({2, 12}));
             }),
-            "[Unflatten] expected sizes that divide dimension 1 of [2, 12], got [-1, -1]");
+            "[Unflatten] expected sizes whose product is dimension 1 of [2, 12], or one of them -1, got [-1, -1]");
 }
 
 TEST(ImageLayers, GoInSequences) {

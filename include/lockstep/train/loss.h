@@ -24,8 +24,8 @@ class LOCKSTEP_API StepMean {
   /// Rows of each batch, over all processes.
   explicit StepMean(std::vector<std::int64_t> rows);
 
-  /// Returns the next batch's loss times its weight in the step; a WeightedMean must be over all processes. Throws
-  /// InvalidArgument if the batches of a step mix tensors and WeightedMeans.
+  /// Returns the next batch's loss times its weight in the step. A WeightedMean must already be the mean over all
+  /// processes. Throws InvalidArgument if the batches of a step mix tensors and WeightedMeans.
   Tensor weighted_loss(const Loss& loss);
   /// The factor for the accumulated gradients; undefined if there is nothing to correct.
   Tensor correction() const;
