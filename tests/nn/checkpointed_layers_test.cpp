@@ -39,8 +39,9 @@ struct Counting : nn::Module<Counting> {
   }
 };
 
+// Without a bias before the norm: its gradient would be 0 but for rounding errors.
 struct Block : nn::Module<Block> {
-  nn::SpectralNorm<nn::Linear> first{nn::Linear(4, 6)};
+  nn::SpectralNorm<nn::Linear> first{nn::Linear(4, 6, {.bias = false})};
   nn::BatchNorm1d norm{6};
   nn::Linear second{6, 4};
   Counting counting;
