@@ -66,14 +66,14 @@ void product(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor
 
 // x[i] = exp(x[i] - shift); returns their sum.
 template <class T>
-T exponentials(T* x, std::int64_t count, T shift) {
+LOCKSTEP_INLINE T exponentials(T* x, std::int64_t count, T shift) {
   return lane_reduce(
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + (x[i] = elementary::exp(x[i] - shift)); },
       std::plus<>());
 }
 
 template <class T>
-T greatest_of(const T* x, std::int64_t count, T least) {
+LOCKSTEP_INLINE T greatest_of(const T* x, std::int64_t count, T least) {
   const auto greater = [](T a, T b) { return b > a ? b : a; };
   return lane_reduce(
       0, count, least, [&](T most, std::int64_t i) { return greater(most, x[i]); }, greater);

@@ -48,7 +48,7 @@ struct Normalize {
     const auto value = [&](auto i) { return C(x[i]); };
     NormRowStats<C> of;
     find_scale<kCentered>(
-        of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
+        of, x.length, eps, [&](const auto& term) LOCKSTEP_INLINE { return sum_over(team, x.length, term); }, value);
     team.fill(y, [&](auto i) {
       const C scaled = affine.scaled(of.normal(value(i)), weight, i);
       if constexpr (kCentered)

@@ -141,11 +141,11 @@ struct NormGradientKernel {
     }
   }
 
-  void row(std::int64_t r, C* sums) const {
+  LOCKSTEP_INLINE void row(std::int64_t r, C* sums) const {
     const T *const g_row = g + r * length, *const x_row = x + r * length;
     const auto value = [&](std::int64_t i) { return C(x_row[i]); };
     const auto h = [&](std::int64_t i) { return weighted(C(g_row[i]), i); };
-    const auto sum = [&](const auto& term) { return sum_over(OneThread(), length, term); };
+    const auto sum = [&](const auto& term) LOCKSTEP_INLINE { return sum_over(OneThread(), length, term); };
     NormRowStats<C> stats;
     find_scale<kCentered>(stats, length, eps, sum, value);
     if (of_x) {

@@ -41,6 +41,7 @@ LOCKSTEP_HD A lane_reduce(std::int64_t begin, std::int64_t end, const A& start, 
     for (int l = 0; l < kLanes; ++l) lanes[l] = start;
     for (; i + kLanes <= end; i += kLanes) {
       LOCKSTEP_IVDEP
+      LOCKSTEP_NO_UNROLL
       for (int l = 0; l < kLanes; ++l) lanes[l] = element(lanes[l], i + l);
     }
     for (int l = 0; i < end; ++i, ++l) lanes[l] = element(lanes[l], i);

@@ -1,6 +1,8 @@
 // Loops that are compiled for several instruction sets; the running processor's is chosen at run time.
 #pragma once
 
+#include <concepts>
+
 #include <lockstep/core/instruction_set.h>
 
 // One body is compiled for several instruction sets, by GCC and by clang. Builds without optimization, with a sanitizer
@@ -11,11 +13,30 @@
 #endif
 
 /// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
-/// (Clang compares them: its pragma of that meaning warns about each loop that it cannot vectorize.)
-#ifdef __clang__
-#define LOCKSTEP_IVDEP
-#else
+/// Clang's pragma also warns about a loop that cannot be vectorized. So a user's kernel compiled by clang gets it only if
+/// -Wno-pass-failed and LOCKSTEP_NO_PASS_FAILED are given, as for the library. (Without it, operations in place run as
+/// scalar code.)
+#ifndef __clang__
 #define LOCKSTEP_IVDEP _Pragma("GCC ivdep")
+#elif defined(LOCKSTEP_NO_PASS_FAILED)
+#define LOCKSTEP_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LOCKSTEP_IVDEP
+#endif
+
+/// Before a short loop of constant length that should become one vector: clang would unroll it before it vectorizes.
+#ifdef __clang__
+#define LOCKSTEP_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define LOCKSTEP_NO_UNROLL
+#endif
+
+/// Of a large function or lambda that a body of vectorized() calls on the host: clang inlines it, so that it is compiled
+/// for the body's instructions. (GCC needs no such mark. Functions for GPUs too have LOCKSTEP_HD.)
+#if defined(__clang__) && defined(LOCKSTEP_INSTRUCTION_SETS) && !defined(__CUDACC__)
+#define LOCKSTEP_INLINE __attribute__((always_inline))
+#else
+#define LOCKSTEP_INLINE
 #endif
 
 namespace lockstep {
@@ -30,17 +51,17 @@ namespace detail {
 #define LOCKSTEP_VECTOR_WIDTH(bits) ",prefer-vector-width=" #bits
 #endif
 // gnu::flatten inlines the functions that the body calls, so that they are compiled for these instructions too. (GCC
-// inlines what these call as well, clang only what is marked: LOCKSTEP_HD. A function that is not inlined still runs,
-// as plain code.)
-template <class Body>
+// inlines what these call as well, clang only what is small or marked: LOCKSTEP_HD, LOCKSTEP_INLINE. A function that is
+// not inlined still runs, as plain code.)
+template <class Body, class... Args>
 [[ gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline ]] void with_avx2(
-    const Body& body) {
-  body();
+    const Body& body, Args... args) {
+  body(args...);
 }
-template <class Body>
+template <class Body, class... Args>
 [[ gnu::target(LOCKSTEP_AVX512 LOCKSTEP_VECTOR_WIDTH(512)), gnu::flatten, gnu::noinline ]] void with_avx512(
-    const Body& body) {
-  body();
+    const Body& body, Args... args) {
+  body(args...);
 }
 #undef LOCKSTEP_AVX2
 #undef LOCKSTEP_AVX512
@@ -48,26 +69,28 @@ template <class Body>
 }  // namespace detail
 #endif
 
-/// Calls body(), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
+/// Calls body(args...), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
 /// iterations are independent (LOCKSTEP_IVDEP). If several sets are compiled and instruction_set() is plain, calls
-/// plain() instead, so that a caller that already has plain code does not compile it twice.
-template <class Body, class Plain>
-void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
+/// plain(args...) instead, so that a caller that already has plain code does not compile it twice.
+template <class Body, class Plain, class... Args>
+  requires std::invocable<const Plain&, Args...>
+void vectorized(const Body& body, [[maybe_unused]] const Plain& plain, Args... args) {
 #ifdef LOCKSTEP_INSTRUCTION_SETS
   switch (instruction_set()) {
-    case InstructionSet::avx512: return detail::with_avx512(body);
-    case InstructionSet::avx2: return detail::with_avx2(body);
-    case InstructionSet::plain: return plain();
+    case InstructionSet::avx512: return detail::with_avx512(body, args...);
+    case InstructionSet::avx2: return detail::with_avx2(body, args...);
+    case InstructionSet::plain: return plain(args...);
   }
 #else
-  body();
+  body(args...);
 #endif
 }
 
-/// Calls body(), compiled for instruction_set(), plain included.
-template <class Body>
-void vectorized(const Body& body) {
-  vectorized(body, body);
+/// Calls body(args...), compiled for instruction_set(), plain included.
+template <class Body, class... Args>
+  requires std::invocable<const Body&, Args...>
+void vectorized(const Body& body, Args... args) {
+  vectorized(body, body, args...);
 }
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ inline constexpr bool kIsArithmetic = requires {
 };
 
 template <class F, class Out, class... In>
-void map_elements(const F& function, std::int64_t count, Out* to, const In*... from) {
+LOCKSTEP_INLINE void map_elements(const F& function, std::int64_t count, Out* to, const In*... from) {
   const F f = function;  // a copy, which no operand can alias
   LOCKSTEP_IVDEP
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));

@@ -14,7 +14,7 @@
 namespace lockstep {
 
 template <class F, class... T>
-void multi_output_elements(const F& function, std::int64_t count, T*... at) {
+LOCKSTEP_INLINE void multi_output_elements(const F& function, std::int64_t count, T*... at) {
   const F f = function;  // a copy, which no operand can alias
   LOCKSTEP_IVDEP
   for (std::int64_t i = 0; i < count; ++i) f(at[i]...);

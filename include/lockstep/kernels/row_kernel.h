@@ -88,7 +88,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   static constexpr bool kVectorizes = !std::is_same_v<Out, Half> && !(std::is_same_v<In, Half> || ...);
 
   template <class Step>
-  void rows(std::int64_t begin, std::int64_t end, const Step& step) const {
+  LOCKSTEP_INLINE void rows(std::int64_t begin, std::int64_t end, const Step& step) const {
     for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), step, std::index_sequence_for<In...>());
   }
   [[gnu::noinline]] void rows_of_any_step(std::int64_t begin, std::int64_t end) const {
@@ -96,7 +96,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   }
 
   template <class Step, std::size_t... I>
-  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, const Step& step,
+  LOCKSTEP_INLINE void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, const Step& step,
            std::index_sequence<I...>) const {
     const RowOf<Out> to{out + at[0], lengths[0], step(0)};
     if constexpr (kTakesNoTeam<F, RowOf<Out>, RowOf<const In>...>)

@@ -81,7 +81,7 @@ LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& va
   if constexpr (Team::kSerial)
     return pairwise_reduce(
         0, length, kChain * kLanes,
-        [&](std::int64_t begin, std::int64_t end) {
+        [&](std::int64_t begin, std::int64_t end) LOCKSTEP_INLINE {
           return lane_reduce(
               begin, end, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); }, add);
         },

@@ -63,7 +63,7 @@ struct MultiReduceKernel {
   }
 
  private:
-  double piece(const T* from, std::int64_t count) const {
+  LOCKSTEP_INLINE double piece(const T* from, std::int64_t count) const {
     double lanes[kLanes];
     std::fill_n(lanes, kLanes, reducer.identity());
     if constexpr (kNarrow<T>) {
@@ -82,12 +82,14 @@ struct MultiReduceKernel {
   }
 
   template <class Wide>
-  void add(const Wide* from, std::int64_t count, double* to) const {
+  LOCKSTEP_INLINE void add(const Wide* from, std::int64_t count, double* to) const {
     double lanes[kLanes];
     std::copy_n(to, kLanes, lanes);
     std::int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes)
+    for (; i + kLanes <= count; i += kLanes) {
+      LOCKSTEP_NO_UNROLL
       for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i + l])));
+    }
     for (int l = 0; i < count; ++i, ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i])));
     std::copy_n(lanes, kLanes, to);
   }

@@ -31,7 +31,7 @@ struct TransposeKernel {
   }
 
  private:
-  void tile(const std::array<std::int64_t, 2>& at, std::int64_t r, std::int64_t c) const {
+  LOCKSTEP_INLINE void tile(const std::array<std::int64_t, 2>& at, std::int64_t r, std::int64_t c) const {
     T* const target = to + at[0] + r * to_step + c;
     const T* const source = from + at[1] + r + c * from_step;
     const std::int64_t height = std::min(kRows, rows - r), width = std::min(kColumns, columns - c);
