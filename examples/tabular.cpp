@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
     auto [known, unseen] = data::random_split(homes, {0.8, 0.2}, {.seed = 1});
     const train::Trainer trainer({.max_epochs = 12});
     const Device device = trainer.devices().front();
-    data::DataLoader training(known, {.batch_size = 50, .shuffle = true, .seed = 1, .num_workers = 1, .device = device});
+    data::DataLoader training(known,
+                              {.batch_size = 50, .shuffle = true, .seed = 1, .num_workers = 1, .device = device});
     data::DataLoader validation(unseen, {.batch_size = 200, .device = device});
     Net net(int64_t(table.categories.at("city").size()), int64_t(table.categories.at("garden").size()));
     optim::Adam optimizer(net.parameters(), {.lr = 0.003});

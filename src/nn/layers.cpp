@@ -139,8 +139,8 @@ Tensor Unflatten::forward(const Tensor& x) const {
   }
   fits &= unknown == 0 ? known == whole : unknown == 1 && known > 0 && whole % known == 0;
   if (!fits)
-    throw ShapeError(
-        text("[Unflatten] expected sizes whose product is dimension ", dim, " of ", x.sizes(), ", or one of them -1, got ", sizes_));
+    throw ShapeError(text("[Unflatten] expected sizes whose product is dimension ", dim, " of ", x.sizes(),
+                          ", or one of them -1, got ", sizes_));
   for (int d = 0; d < x.dim(); ++d) {
     if (d != dim) {
       sizes.push_back(x.sizes()[d]);

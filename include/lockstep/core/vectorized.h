@@ -13,9 +13,9 @@
 #endif
 
 /// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
-/// Clang's pragma also warns about a loop that cannot be vectorized. So a user's kernel compiled by clang gets it only if
-/// -Wno-pass-failed and LOCKSTEP_NO_PASS_FAILED are given, as for the library. (Without it, operations in place run as
-/// scalar code.)
+/// Clang's pragma also warns about a loop that cannot be vectorized. So a user's kernel compiled by clang gets it only
+/// if -Wno-pass-failed and LOCKSTEP_NO_PASS_FAILED are given, as for the library. (Without it, operations in place run
+/// as scalar code.)
 #ifndef __clang__
 #define LOCKSTEP_IVDEP _Pragma("GCC ivdep")
 #elif defined(LOCKSTEP_NO_PASS_FAILED)
@@ -31,8 +31,8 @@
 #define LOCKSTEP_NO_UNROLL
 #endif
 
-/// Of a large function or lambda that a body of vectorized() calls on the host: clang inlines it, so that it is compiled
-/// for the body's instructions. (GCC needs no such mark. Functions for GPUs too have LOCKSTEP_HD.)
+/// Of a large function or lambda that a body of vectorized() calls on the host: clang inlines it, so that it is
+/// compiled for the body's instructions. (GCC needs no such mark. Functions for GPUs too have LOCKSTEP_HD.)
 #if defined(__clang__) && defined(LOCKSTEP_INSTRUCTION_SETS) && !defined(__CUDACC__)
 #define LOCKSTEP_INLINE __attribute__((always_inline))
 #else
@@ -73,7 +73,7 @@ template <class Body, class... Args>
 /// iterations are independent (LOCKSTEP_IVDEP). If several sets are compiled and instruction_set() is plain, calls
 /// plain(args...) instead, so that a caller that already has plain code does not compile it twice.
 template <class Body, class Plain, class... Args>
-  requires std::invocable<const Plain&, Args...>
+requires std::invocable<const Plain&, Args...>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain, Args... args) {
 #ifdef LOCKSTEP_INSTRUCTION_SETS
   switch (instruction_set()) {
@@ -88,9 +88,7 @@ void vectorized(const Body& body, [[maybe_unused]] const Plain& plain, Args... a
 
 /// Calls body(args...), compiled for instruction_set(), plain included.
 template <class Body, class... Args>
-  requires std::invocable<const Body&, Args...>
-void vectorized(const Body& body, Args... args) {
-  vectorized(body, body, args...);
-}
+requires std::invocable<const Body&, Args...>
+void vectorized(const Body& body, Args... args) { vectorized(body, body, args...); }
 
 }  // namespace lockstep

@@ -97,7 +97,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
 
   template <class Step, std::size_t... I>
   LOCKSTEP_INLINE void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, const Step& step,
-           std::index_sequence<I...>) const {
+                           std::index_sequence<I...>) const {
     const RowOf<Out> to{out + at[0], lengths[0], step(0)};
     if constexpr (kTakesNoTeam<F, RowOf<Out>, RowOf<const In>...>)
       f(to, RowOf<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);

@@ -143,8 +143,7 @@ void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t
 /// As parallel_for(), with the body compiled for the processor at hand (core/vectorized.h): for loops over elements.
 template <class Body>
 void vectorized_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
-  parallel_for(context, count, grain,
-               [&body](std::int64_t begin, std::int64_t end) { vectorized(body, begin, end); });
+  parallel_for(context, count, grain, [&body](std::int64_t begin, std::int64_t end) { vectorized(body, begin, end); });
 }
 
 }  // namespace host

@@ -220,8 +220,8 @@ bool lies_in_packs(const RowKernel<F, Out, In...>& kernel, std::index_sequence<I
          (is_aligned<kPack>(static_cast<const In*>(kernel.in[I])) && ...);
 }
 
-/// A row is computed by at most one warp, if each thread then gets at most 128 bytes in the compute type; otherwise by a
-/// block.
+/// A row is computed by at most one warp, if each thread then gets at most 128 bytes in the compute type; otherwise by
+/// a block.
 template <class F, class Out, class... In, std::size_t... I>
 void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
                    const KernelContext& context, std::index_sequence<I...>) {
