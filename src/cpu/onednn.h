@@ -10,7 +10,8 @@
 namespace lockstep::host {
 
 /// In its scope, this thread's calls of oneDNN use one thread, because our own workers divide the work. (In OpenMP each
-/// calling thread has its own setting for the number of threads.)
+/// calling thread has its own setting for the number of threads.) Primitives are made and executed in such a scope,
+/// because they may be laid out for the number of threads.
 class OneOpenMpThread {
  public:
   OneOpenMpThread() noexcept;

@@ -233,7 +233,13 @@ using AllTypes = ::testing::Types<float, double, BFloat16, Half>;
 TYPED_TEST_SUITE(HostMatmul, AllTypes);
 
 TYPED_TEST(HostMatmul, IsTheSameForAnyNumberOfThreads) {
-  for (const Sizes sizes : {Sizes{256, 96, 100}, {10, 256, 300}, {70, 70, 70}, {300, 40, 500}, {1, 700, 400}})
+  for (const Sizes sizes : {Sizes{256, 96, 100},
+                            {10, 256, 300},
+                            {70, 70, 70},
+                            {300, 40, 500},
+                            {1, 700, 400},
+                            {700, 1, 400},
+                            {257, 200, 300}})
     for (const std::int64_t batch : {1, 3})
       for (const int transposed : {0, 1, 2, 3}) {
         Case<TypeParam> given(sizes, transposed & 1, transposed & 2, batch);
