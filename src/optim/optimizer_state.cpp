@@ -102,12 +102,12 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
   }
 }
 
-// A slot joined over all replicas of all processes, on the primary's device.
+// A slot joined over all replicas of all processes. If it is sharded, it is joined on the CPU: no device may have room.
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
   const ShardRange all{0, parameter.numel()};
   if (!state.shard_layout && first.shard == all) return first.slots[slot].detach();
-  Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
+  Tensor whole = make_tensor(device_state(Device()), parameter.sizes(), first.slots[slot].dtype());
   if (state.shard_layout) return copy_values(flat(whole), gathered.get(state, slot)), whole;
   collect_slot(whole, all, state, slot);
   return whole;

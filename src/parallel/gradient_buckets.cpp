@@ -79,12 +79,19 @@ void GradientBuckets::Impl::rebuild_buckets() {
   if (!agree_on_order()) return;
   const std::vector<std::size_t> in_order = rebuilt_order();
   if (!are_divided_as(divide_into_buckets(tensors_of(parameters), in_order, options))) {
+    const std::vector<std::vector<Tensor>> tensors = tensors_of(parameters);
     std::optional<BucketLayout> layout;
+    std::vector<ParameterUnits::Unit> made;
     try {
-      layout = lay_out(tensors_of(parameters), in_order);
+      layout = lay_out(tensors, in_order);
+      if (units) made = units->make_units(*layout);
     } catch (const OutOfMemory&) {
+      layout.reset();
     }
-    if (all_processes_agree(layout.has_value(), "making buckets anew")) take_layout(std::move(*layout));
+    if (all_processes_agree(layout.has_value(), "making buckets anew")) {
+      if (units) units->move_to(std::move(made), tensors, *layout);
+      take_layout(std::move(*layout));
+    }
   }
   has_rebuilt = true;
 }
@@ -125,7 +132,8 @@ bool GradientBuckets::Impl::are_divided_as(std::vector<std::vector<std::size_t>>
 }
 
 bool GradientBuckets::Impl::fit_slots() const {
-  return std::ranges::all_of(parameters, [](const auto& parameter) { return parameter->fits_slots(); });
+  return have_parameters() &&
+         std::ranges::all_of(parameters, [](const auto& parameter) { return parameter->fits_slots(); });
 }
 
 void GradientBuckets::Impl::check_idle(const char* op) {
@@ -247,6 +255,11 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   for (const std::vector<Tensor>& replicas : others)
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
+  if (shard != Shard::parameters) {  // the parameters may lie in the units of a former model
+    const NoGrad guard;
+    for (const std::vector<Tensor>& replicas : others)
+      for (const Tensor& replica : replicas) make_permanent(replica);
+  }
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError(
@@ -287,22 +300,25 @@ void GradientBuckets::Impl::connect() {
   if (shard == Shard::parameters) {
     units = std::make_shared<ParameterUnits>(devices, std::size_t(world.rank().value()), std::size_t(world.size()),
                                              options.whole_buckets);
-    has_rebuilt = true;  // a parameter stays in the bucket that it was made in
   }
   communicator.emplace(devices, world, options.communicator);
 }
 
 GradientBuckets::GradientBuckets() = default;
 
-GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options, Shard shard, Summing summing, const World& world,
-                                 const std::shared_ptr<CallLog>& calls, double weight_without_pass)
-    : impl_(std::make_shared<Impl>()) {
+void GradientBuckets::check(const BucketOptions& options, Shard shard) {
   if (options.comm_hook && shard != Shard::none)
     throw InvalidArgument(text("[DataParallel] expected a comm_hook or .shard, got both (Shard::", shard,
                                "): a hook leaves whole sums, sharding needs the sum of a shard alone"));
   if (options.whole_buckets < 2)
     throw InvalidArgument(text("[DataParallel] expected .whole_buckets to be at least 2, got ", options.whole_buckets));
+}
+
+GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
+                                 const BucketOptions& options, Shard shard, Summing summing, const World& world,
+                                 const std::shared_ptr<CallLog>& calls, double weight_without_pass)
+    : impl_(std::make_shared<Impl>()) {
+  check(options, shard);
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;

@@ -10,6 +10,7 @@
 #include "core/context.h"
 #include "core/text.h"
 #include "runtime/registry.h"
+#include "runtime/reported_failures.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
@@ -63,25 +64,25 @@ Tensor elements(const Tensor& flat, std::int64_t begin, std::int64_t count) {
 // The memory of one parameter on one device. It keeps the units alive, so that a parameter may outlive its model.
 class ParameterUnits::Memory final : public TransientMemory {
  public:
-  Memory(std::shared_ptr<ParameterUnits> units, const Place& where, const Storage* storage)
-      : place(where), units_(std::move(units)), storage_(storage) {}
-  ~Memory() override { units_->forget(place, storage_); }
-  std::byte* bring() override { return units_->bring(place); }
-  void use_on(const StreamHandle& stream) override { units_->use_on(place, stream); }
-  void publish() override { units_->publish(place); }
-  Tensor own_part(const TensorImpl&) const override { return units_->own_part(place); }
+  Memory(std::shared_ptr<ParameterUnits> units, const Place& where, const Storage* its)
+      : place(where), storage(its), units_(std::move(units)) {}
+  ~Memory() override { units_->forget(*this); }
+  std::byte* bring() override { return units_->bring(*this); }
+  void use_on(const StreamHandle& stream) override { units_->use_on(*this, stream); }
+  void publish() override { units_->publish(*this); }
+  Tensor own_part(const TensorImpl&) const override { return units_->own_part(*this); }
 
   /// Null if the tensor does not lie in these units.
-  static const Memory* of(const Tensor& parameter, const ParameterUnits& units) {
-    const auto* const memory = dynamic_cast<const Memory*>(parameter.impl()->storage->transient.get());
+  static Memory* of(const Tensor& parameter, const ParameterUnits& units) {
+    auto* const memory = dynamic_cast<Memory*>(parameter.impl()->storage->transient.get());
     return memory && memory->units_.get() == &units ? memory : nullptr;
   }
 
-  const Place place;
+  Place place;  // guarded by the units' mutex
+  const Storage* const storage;
 
  private:
   const std::shared_ptr<ParameterUnits> units_;
-  const Storage* const storage_;
 };
 
 ParameterUnits::ParameterUnits(std::span<const Device> devices, std::size_t process, std::size_t processes,
@@ -91,18 +92,22 @@ ParameterUnits::ParameterUnits(std::span<const Device> devices, std::size_t proc
     homes_.push_back({.device = device, .copies = Stream::from_pool(device, StreamPriority::high)});
 }
 
-// The allocator orders memory that is freed after the streams of its own device alone.
 ParameterUnits::~ParameterUnits() {
   try {
     for (Home& home : homes_)
       for (const Buffer& buffer : home.buffers) record_users(buffer);
-    for (const Unit& unit : units_)
-      for (const Tensor& share : unit.shares) {
-        const Stream own = StreamAccess::make(share.device(), share.impl()->storage->stream_id);
-        for (const Home& home : homes_) own.wait(home.copies.record());
-      }
+    free_after_copies(units_);
   } catch (...) {  // a device is gone, and its memory with it
   }
+}
+
+// The allocator orders memory that is freed after the streams of its own device alone.
+void ParameterUnits::free_after_copies(std::span<const Unit> units) const {
+  for (const Unit& unit : units)
+    for (const Tensor& share : unit.shares) {
+      const Stream own = StreamAccess::make(share.device(), share.impl()->storage->stream_id);
+      for (const Home& home : homes_) own.wait(home.copies.record());
+    }
 }
 
 void ParameterUnits::record_users(const Buffer& buffer) {
@@ -128,29 +133,44 @@ ParameterUnits::Values::~Values() {
     if (is_without_memory(parameters_[e])) exchange_memory(values_[e], parameters_[e]);
 }
 
+// Calls f(piece, at) for each piece of `count` elements of the unit from `begin` on, which lies in one part; `at` is
+// the piece's first element, counted from `begin`.
+template <class F>
+void ParameterUnits::for_pieces(const Unit& unit, std::int64_t begin, std::int64_t count, const F& f) const {
+  const auto devices = std::int64_t(homes_.size());
+  for (std::int64_t at = begin, size; at < begin + count; at += size) {
+    const std::int64_t rank = at / unit.part, within = at % unit.part;
+    size = std::min(begin + count - at, unit.part - within);
+    f(elements(unit.shares[std::size_t(rank % devices)], rank / devices * unit.part + within, size), at - begin);
+  }
+}
+
+std::vector<ParameterUnits::Unit> ParameterUnits::make_units(const BucketLayout& layout) const {
+  const NoGrad guard;
+  std::vector<Unit> units;
+  for (const BucketMemory& bucket : layout.buckets) {
+    const std::int64_t part = bucket.flats[0].numel() / std::int64_t(homes_.size() * processes_);
+    Unit& unit = units.emplace_back(Unit{bucket.flats[0].dtype(), part, {}});
+    unit.parameters.resize(homes_.size());
+    for (const Home& home : homes_) {
+      unit.shares.push_back(make_tensor(device_state(home.device), {std::int64_t(processes_) * part}, unit.dtype));
+      fill_values(unit.shares.back(), 0);
+    }
+  }
+  return units;
+}
+
 void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const Values& values,
                          const BucketLayout& layout) {
   const NoGrad guard;
   const std::size_t devices = homes_.size(), first = units_.size();
-  std::vector<Unit> added;
-  for (const BucketMemory& bucket : layout.buckets) {
-    Unit& unit = added.emplace_back(
-        Unit{bucket.flats[0].dtype(), bucket.flats[0].numel() / std::int64_t(devices * processes_), {}, {}});
-    unit.parameters.resize(devices);
-    for (const Home& home : homes_) {
-      unit.shares.push_back(make_tensor(device_state(home.device), {std::int64_t(processes_) * unit.part}, unit.dtype));
-      fill_values(unit.shares.back(), 0);
-    }
+  std::vector<Unit> added = make_units(layout);
+  for (std::size_t b = 0; b < added.size(); ++b) {
+    const BucketMemory& bucket = layout.buckets[b];
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
       const Tensor whole = values[bucket.entries[i]].contiguous();
-      const std::int64_t begin = bucket.begins[i], end = begin + whole.numel();
-      for (std::size_t rank = 0; rank < devices * processes_; ++rank) {
-        const std::int64_t at = std::int64_t(rank) * unit.part;
-        const std::int64_t from = std::max(begin, at), to = std::min(end, at + unit.part);
-        if (from >= to) continue;
-        const std::int64_t place = std::int64_t(rank / devices) * unit.part + from - at;
-        copy_values(elements(unit.shares[rank % devices], place, to - from), elements(whole, from - begin, to - from));
-      }
+      for_pieces(added[b], bucket.begins[i], whole.numel(),
+                 [&](const Tensor& piece, std::int64_t at) { copy_values(piece, elements(whole, at, piece.numel())); });
     }
   }
   const std::scoped_lock lock(mutex_);
@@ -176,11 +196,51 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
     unit_bytes_ = std::max(unit_bytes_, std::size_t(bucket.flats[0].numel()) * size_of(added[b].dtype));
     units_.push_back(std::move(added[b]));
   }
+  use_shares_after_current_streams();
+}
+
+void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vector<Tensor>> parameters,
+                             const BucketLayout& layout) {
+  const NoGrad guard;
+  const std::scoped_lock lock(mutex_);
+  has_copied_ = true;  // the streams of copies have waited for the last update, perhaps on other streams than these
+  let_all_go();
+  unit_bytes_ = 0;
+  for (std::size_t b = 0; b < units.size(); ++b) {
+    const BucketMemory& bucket = layout.buckets[b];
+    for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+      const std::vector<Tensor>& replicas = parameters[bucket.entries[i]];
+      const Place former = Memory::of(replicas[0], *this)->place;
+      for_pieces(units[b], bucket.begins[i], former.size, [&](const Tensor& piece, std::int64_t at) {
+        for_pieces(units_[former.unit], former.begin + at, piece.numel(), [&](const Tensor& from, std::int64_t first) {
+          copy_values(elements(piece, first, from.numel()), from);
+        });
+      });
+      for (std::size_t d = 0; d < homes_.size(); ++d) {
+        Memory& memory = *Memory::of(replicas[d], *this);
+        memory.place = {b, d, bucket.begins[i], former.size};
+        units[b].parameters[d].push_back(memory.storage);
+      }
+    }
+    unit_bytes_ = std::max(unit_bytes_, std::size_t(bucket.flats[0].numel()) * size_of(units[b].dtype));
+  }
+  use_shares_after_current_streams();
+  free_after_copies(units_);
+  units_ = std::move(units);
+  for (Home& home : homes_) {
+    home.last = home.before_last = home.coming = std::nullopt;
+    home.next.clear();
+  }
+}
+
+void ParameterUnits::use_shares_after_current_streams() {
   for (const Home& home : homes_)
     for (const Home& other : homes_) home.copies.wait(current_stream(other.device).record());
 }
 
-Tensor ParameterUnits::own_part(const Place& place) const {
+Tensor ParameterUnits::own_part(const Memory& memory) {
+  const std::scoped_lock lock(mutex_);
+  const Place& place = memory.place;
   const Unit& unit = units_[place.unit];
   const std::int64_t at = std::int64_t(process_ * homes_.size() + place.device) * unit.part;
   const std::int64_t from = std::max(place.begin, at), to = std::min(place.begin + place.size, at + unit.part);
@@ -190,10 +250,30 @@ Tensor ParameterUnits::own_part(const Place& place) const {
 
 bool ParameterUnits::have(const Tensor& parameter) const { return Memory::of(parameter, *this); }
 
-std::byte* ParameterUnits::bring(const Place& place) {
+// A stream that has failed skips copies. So what was brought before a failure was reported may not be there.
+void ParameterUnits::let_doubtful_go() {
+  const std::uint64_t reported = reported_failures;
+  if (std::exchange(failures_, reported) == reported) return;
+  bool is_change_lost = false;
+  for (std::size_t d = 0; d < homes_.size(); ++d)
+    for (Buffer& buffer : homes_[d].buffers) {
+      if (!buffer.unit || buffer.failures == reported) continue;
+      is_change_lost = is_change_lost || (d == 0 && buffer.versions != versions_of(d, *buffer.unit));
+      buffer.unit.reset();
+      buffer.kept = 0;
+    }
+  if (is_change_lost)
+    throw InvalidArgument(
+        "[DataParallel] expected no failure between a change of a sharded parameter by hand and the next pass or step, "
+        "got one: the change may be lost. Change the parameters again, or load a state dict");
+}
+
+std::byte* ParameterUnits::bring(const Memory& memory) {
   refuse_capture();
-  const std::size_t number = place.unit * homes_.size() + place.device;
   const std::scoped_lock lock(mutex_);
+  let_doubtful_go();
+  const Place& place = memory.place;
+  const std::size_t number = place.unit * homes_.size() + place.device;
   Home& home = homes_[place.device];
   if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
   const bool may_bring_next = home.coming.has_value();  // all addresses of the operation that set it were taken
@@ -224,8 +304,9 @@ void ParameterUnits::bring_next(std::size_t d) {
   if (!find(d, coming)) fetch(d, coming);
 }
 
-void ParameterUnits::use_on(const Place& place, const StreamHandle& handle) {
+void ParameterUnits::use_on(const Memory& memory, const StreamHandle& handle) {
   const std::scoped_lock lock(mutex_);
+  const Place& place = memory.place;
   const Home& home = homes_[place.device];
   Buffer* const buffer = find(place.device, place.unit);
   const Taken* const own = find_taken(this, place.unit * homes_.size() + place.device);
@@ -336,6 +417,7 @@ ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, std::size_t unit) {
   buffer.unit = unit;
   buffer.versions = versions_of(d, unit);
   buffer.brought = ++brought_;
+  buffer.failures = failures_;
   buffer.used = ++clock_;
   buffer.is_used = false;
   return buffer;
@@ -366,20 +448,29 @@ void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
   buffer.users.clear();
 }
 
-void ParameterUnits::publish(const Place& place) {
+void ParameterUnits::publish(const Memory& memory) {
   const std::scoped_lock lock(mutex_);
+  let_doubtful_go();
+  const Place& place = memory.place;
   Buffer* const buffer = place.device == 0 ? find(0, place.unit) : nullptr;
   if (buffer && buffer->versions != versions_of(place.device, place.unit)) write_back(place.device, *buffer);
 }
 
-void ParameterUnits::forget(const Place& place, const Storage* storage) noexcept {
+void ParameterUnits::forget(const Memory& memory) noexcept {
   const std::scoped_lock lock(mutex_);
-  std::ranges::replace(units_[place.unit].parameters[place.device], storage, static_cast<const Storage*>(nullptr));
+  std::ranges::replace(units_[memory.place.unit].parameters[memory.place.device], memory.storage,
+                       static_cast<const Storage*>(nullptr));
 }
 
 void ParameterUnits::begin_update() {
   refuse_capture();
   const std::scoped_lock lock(mutex_);
+  let_all_go();
+}
+
+// Later work on the current streams starts after all copies out of the shares.
+void ParameterUnits::let_all_go() {
+  let_doubtful_go();
   for (std::size_t d = 0; d < homes_.size(); ++d)
     for (Buffer& buffer : homes_[d].buffers) empty(d, buffer);
   if (!std::exchange(has_copied_, false)) return;
@@ -412,9 +503,9 @@ void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator
     }
     if (!transfers.empty()) between_processes->send_receive(streams, transfers, kUInt8);
   }
+  use_shares_after_current_streams();
   for (std::size_t d = 0; d < homes_.size(); ++d) {
     Home& home = homes_[d];
-    for (const Home& other : homes_) home.copies.wait(current_stream(other.device).record());
     free_extra_buffers(d);
     home.last = home.before_last = home.coming = std::nullopt;
   }

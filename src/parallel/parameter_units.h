@@ -58,9 +58,20 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::vector<Tensor> parameters_, values_;
   };
 
+  struct Unit {
+    DType dtype;
+    std::int64_t part;                                         ///< Elements of a rank's part.
+    std::vector<Tensor> shares;                                ///< By device: [processes * part].
+    std::vector<std::vector<const Storage*>> parameters = {};  ///< By device; null for a parameter that is gone.
+  };
+
   /// Adds a unit for each bucket of the layout, with these values. parameters[e][d] is parameter e on device d, without
   /// memory.
   void add(std::span<const std::vector<Tensor>> parameters, const Values& values, const BucketLayout& layout);
+  /// New shares for a layout of all parameters. Throws OutOfMemory.
+  std::vector<Unit> make_units(const BucketLayout& layout) const;
+  /// Moves all parameters, which lie in these units, to new units of that layout. No operation may use them meanwhile.
+  void move_to(std::vector<Unit> units, std::span<const std::vector<Tensor>> parameters, const BucketLayout& layout);
   /// True if the parameter lies in these units: not if it got other memory since, as by Parameter::reset().
   bool have(const Tensor& parameter) const;
   /// Call before own parts are changed: sends changes in place to the shares, and lets all units go. Later work on the
@@ -81,12 +92,6 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
 
  private:
   class Memory;
-  struct Unit {
-    DType dtype;
-    std::int64_t part;                                    // elements of a rank's part
-    std::vector<Tensor> shares;                           // by device: [processes * part]
-    std::vector<std::vector<const Storage*>> parameters;  // by device; null for a parameter that is gone
-  };
   struct Buffer {
     Tensor memory;                        // bytes
     std::optional<std::size_t> unit;      // what it holds
@@ -94,6 +99,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::vector<Stream> users;            // streams with work that may use what it holds, or held
     std::vector<std::uint64_t> versions;  // of the unit's parameters, when it was brought
     std::uint64_t brought = 0;            // another number for each time that a unit was brought
+    std::uint64_t failures = 0;           // reported_failures before it was brought
     std::uint64_t used = 0;               // the clock, when it was last used
     bool is_used = false;                 // since it was brought
     int kept = 0;                         // threads that have taken an address for work that is not enqueued yet
@@ -107,13 +113,17 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::optional<std::size_t> coming = {};  // the unit to bring with the next address that is taken
   };
 
-  std::byte* bring(const Place& place);
-  void use_on(const Place& place, const StreamHandle& stream);
-  void publish(const Place& place);
-  Tensor own_part(const Place& place) const;
-  void forget(const Place& place, const Storage* storage) noexcept;
+  // These take the mutex: it guards the places too.
+  std::byte* bring(const Memory& memory);
+  void use_on(const Memory& memory, const StreamHandle& stream);
+  void publish(const Memory& memory);
+  Tensor own_part(const Memory& memory);
+  void forget(const Memory& memory) noexcept;
 
   // Call these with the mutex held.
+  void let_doubtful_go();
+  void let_all_go();
+  void use_shares_after_current_streams();
   Buffer* find(std::size_t d, std::size_t unit);
   Buffer& empty_buffer(std::size_t d);
   Buffer& fetch(std::size_t d, std::size_t unit);
@@ -124,6 +134,9 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void free_extra_buffers(std::size_t d);
   void write_back(std::size_t d, Buffer& buffer);
   static void record_users(const Buffer& buffer);
+  void free_after_copies(std::span<const Unit> units) const;
+  template <class F>
+  void for_pieces(const Unit& unit, std::int64_t begin, std::int64_t count, const F& f) const;
   void copy_parts(std::size_t d, const Buffer& buffer, std::size_t unit, std::size_t share, bool into_buffer);
 
   const std::size_t process_, processes_, buffers_;
@@ -132,7 +145,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::vector<Unit> units_;
   std::size_t unit_bytes_ = 0;  // of the largest unit
   std::uint64_t clock_ = 0, brought_ = 0;
-  bool has_copied_ = false;  // since the last begin_update()
+  bool has_copied_ = false;     // since the last begin_update()
+  std::uint64_t failures_ = 0;  // reported_failures, when buffers were last checked for it
 };
 
 }  // namespace lockstep

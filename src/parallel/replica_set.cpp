@@ -70,6 +70,12 @@ void check_output_device(Device device) {
                                " visible GPUs, got ", device));
 }
 
+void refuse_sharding(Shard shard) {
+  if (shard != Shard::none)
+    throw InvalidArgument(text("[data_parallel] expected Shard::none, got Shard::", shard,
+                               ": the replicas go after the pass. Make a DataParallel, which keeps them"));
+}
+
 void refuse_nesting() {
   if (inside_replica())
     throw InvalidArgument(
@@ -78,7 +84,9 @@ void refuse_nesting() {
 }
 
 ReplicaSet::ReplicaSet(DataParallelOptions options)
-    : options_(std::move(options)), devices_(resolve_devices(options_.device_ids)) {}
+    : options_(std::move(options)), devices_(resolve_devices(options_.device_ids)) {
+  GradientBuckets::check(options_.buckets, options_.shard);
+}
 
 void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   module_ = std::move(module);

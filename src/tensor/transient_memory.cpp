@@ -3,6 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
+
 namespace lockstep {
 namespace {
 
@@ -29,6 +32,18 @@ thread_local constinit bool detail::has_brought_memory = false;
 void keep_until_enqueued(std::shared_ptr<TransientOwner> owner, std::size_t number) {
   brought.all.emplace_back(std::move(owner), number);
   detail::has_brought_memory = true;
+}
+
+void make_permanent(const Tensor& tensor) {
+  Storage& storage = *tensor.impl()->storage;
+  if (!storage.transient) return;
+  const Tensor own = make_tensor(*storage.device, tensor.sizes(), tensor.dtype());
+  copy_values(own, tensor);
+  Storage& its = *own.impl()->storage;
+  std::swap(storage.transient, its.transient);
+  std::swap(storage.allocation, its.allocation);
+  std::swap(storage.bytes, its.bytes);
+  std::swap(storage.stream_id, its.stream_id);
 }
 
 void detail::let_brought_memory_go() noexcept {

@@ -51,6 +51,9 @@ extern thread_local constinit bool has_brought_memory;
 void let_brought_memory_go() noexcept;
 }  // namespace detail
 
+/// Gives a contiguous tensor in transient memory, and its views, memory that stays, with the same values.
+void make_permanent(const Tensor& tensor);
+
 /// To be called after the work of an operation has been enqueued.
 inline void has_enqueued() noexcept {
   if (detail::has_brought_memory) [[unlikely]]

@@ -7,6 +7,7 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/memory_plan.h>
 #include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/trace.h>
 
 #include "core/text.h"
 #include "optim/cases.h"
@@ -172,6 +173,72 @@ TEST(ShardedParameters, ManyUnitsServeOneOperationAfterTheModel) {
   for (std::size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i][0], double(float(before[i][0]) - 1)) << i;
 }
 
+// The parameters of a model with Shard::parameters lie in its units, also after the model.
+TEST(ShardedParameters, TrainOnAtEveryLevel) {
+  const SimulatedDevices simulated({.count = 3});
+  manual_seed(3);
+  const Net net;
+  std::vector<std::vector<std::vector<double>>> found;
+  for (const Shard first : {Shard::none, Shard::parameters})
+    for (const Shard then : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+      DataParallel former(copy(net), options(first));
+      optim::SGD optimizer(former.parameters(), {.lr = 0.01});
+      train(former, optimizer, 0, 3);
+      DataParallel model(std::move(former.module()), options(then));
+      optim::SGD second(model.parameters(), {.lr = 0.01});
+      train(model, second, 3, 6);
+      found.push_back(values(model.parameters()));
+      EXPECT_EQ(found.back(), found.front()) << first << " then " << then;
+      expect_replicas_identical(model.parameters());
+    }
+}
+
+// A stream that has failed skips the copies of units too.
+TEST(ShardedParameters, AreBroughtAgainAfterAFailure) {
+  for (int nth = 1; nth <= 40; ++nth) {
+    SimulatedDevices simulated({.count = 2});
+    manual_seed(3);
+    DataParallel model(Net(), options(Shard::parameters));
+    optim::SGD optimizer(model.parameters(), {.lr = 0.01});
+    train(model, optimizer, 0, 3);
+    const auto before = values(model.parameters());
+    const Tensor x = ones({4, 5}, {.device = "cuda:0"});
+    const auto loss = [&] { return sum(square(model(x, true))); };
+    const double expected = loss().item();
+    for (const bool copies : {true, false}) {
+      const Fault fault = {.device = nth % 2, .nth = std::uint64_t(nth + 1) / 2};
+      copies ? simulated.fault().fail_copy(fault) : simulated.fault().fail_launch(fault);
+      EXPECT_NO_FATAL_FAILURE({
+        try {
+          Tensor failing = loss();
+          failing.backward();
+          for (int d = 0; d < 2; ++d) synchronize(Device::cuda(d));
+        } catch (const Error&) {
+        }
+      });
+      simulated.fault().clear();
+      for (int d = 0; d < 2; ++d) try {
+          synchronize(Device::cuda(d));
+        } catch (const Error&) {
+        }
+      optimizer.zero_grad();
+      EXPECT_EQ(loss().item(), expected) << nth << ' ' << copies;
+      EXPECT_EQ(values(model.parameters()), before) << nth << ' ' << copies;
+    }
+  }
+}
+
+TEST(ShardedParameters, AreRefusedWhereTheyMeanNothing) {
+  const SimulatedDevices simulated({.count = 2});
+  nn::Linear net(4, 2);
+  const Tensor x = ones({4, 4}, {.device = "cuda:0"});
+  EXPECT_EQ(testing::thrown<InvalidArgument>([&] {
+              data_parallel(nn::Linear(4, 2), x, {.shard = Shard::parameters});
+            }).rfind("[data_parallel] expected Shard::none, got Shard::parameters", 0),
+            0u);
+  EXPECT_THROW(DataParallel(nn::Linear(4, 2), {.device_ids = {0}, .buckets = {.whole_buckets = 0}}), InvalidArgument);
+}
+
 TEST(ShardedParameters, RefuseChangesInForward) {
   struct Shrinking : nn::Module<Shrinking> {
     nn::Linear linear{4, 4};
@@ -211,6 +278,54 @@ TEST(MemoryPlan, IsThePeak) {
       for (int d = 0; d < devices; ++d)
         EXPECT_NEAR(double(memory_stats(Device::cuda(d)).peak_in_use) / double(plan[shard].total()), 1, 0.05);
     }
+}
+
+// The bytes that a device sends in a step, if collectives run as rings.
+double sent_by(const Device& device, const std::vector<TraceEvent>& events) {
+  double sent = 0;
+  for (const TraceEvent& event : events) {
+    if (event.kind == TraceKind::copy_between && event.device == device) sent += double(event.bytes);  // it fetches
+    if (!event.collective || event.device != device) continue;
+    const TraceCollective& of = *event.collective;
+    const double others = of.ranks - 1, whole = double(std::max(of.elements_in, of.elements_out) * size_of(of.dtype));
+    if (event.name == "all_reduce") sent += 2 * whole * others / of.ranks;
+    if (event.name == "reduce_scatter" || event.name == "all_gather") sent += whole * others / of.ranks;
+    if (event.name == "send_receive") sent += double(of.elements_in * size_of(of.dtype));
+  }
+  return sent;
+}
+
+// docs/sharding.md, "Levels": as many bytes as without sharding, or 1.5 times as many. The last units of forward are
+// the first of backward, and are still there.
+TEST(ShardedParameters, AreSentAsOftenAsDocumented) {
+  const std::size_t layer = (512 * 512 + 512) * sizeof(float);
+  for (const int devices : {2, 4}) {
+    double without = 0;
+    for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+      SCOPED_TRACE(text(devices, " devices, ", shard));
+      const SimulatedDevices simulated({.count = devices});
+      DataParallel model(Layers(), {.buckets = {.first_bytes = layer, .bytes = layer}, .shard = shard});
+      optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+      const Tensor x = ones({devices, 512}, {.device = "cuda:0"});
+      std::optional<Trace> trace;
+      for (int step = 0; step < 4; ++step) {
+        if (step == 3) trace.emplace();
+        optimizer.zero_grad();
+        sum(model(x)).backward();
+        optimizer.step();
+        for (int d = 0; d < devices; ++d) synchronize(Device::cuda(d));
+      }
+      const double sent = sent_by(Device::cuda(devices - 1), trace->events());
+      if (shard == Shard::none) without = sent;
+      EXPECT_NEAR(without, 2 * 16 * double(layer) * (devices - 1) / devices, 0.01 * without);
+      if (shard == Shard::parameters) {
+        EXPECT_GT(sent, 1.4 * without);
+        EXPECT_LE(sent, 1.51 * without);
+      } else {
+        EXPECT_NEAR(sent, without, 0.01 * without);
+      }
+    }
+  }
 }
 
 // docs/sharding.md, "Levels": all parameters 2 MiB, in two buckets.

@@ -89,7 +89,7 @@ class LOCKSTEP_API Optimizer {
   void set_momentum(double momentum, std::size_t group);
 
   /// "state.<parameter>.<slot>" is a handle to the state on the primary's device. If the state is sharded, it is a copy
-  /// on that device, and all processes must call state_dict(). "state.<parameter>.step" and
+  /// on the CPU, and all processes must call state_dict(). "state.<parameter>.step" and
   /// "param_groups.<group>.<option>" are copies on the CPU. Parameters are numbered across all groups.
   StateDict state_dict() const;
   /// Loads the state, onto every device of a parameter, and the options: training continues bit for bit. Before

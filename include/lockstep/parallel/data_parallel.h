@@ -245,6 +245,7 @@ auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& op
   using M = std::remove_reference_t<Module>;
   const std::vector<Device> devices = detail::resolve_devices(options.device_ids);
   const Device output_device = options.output_device.value_or(devices.front());
+  detail::refuse_sharding(options.shard);
   detail::refuse_nesting();
   detail::check_output_device(output_device);
   if constexpr (std::is_lvalue_reference_v<Module>)

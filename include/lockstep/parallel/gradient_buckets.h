@@ -47,10 +47,13 @@ class LOCKSTEP_API GradientBuckets {
   /// until a gradient is used: grad(), an optimizer's step, clipping.
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
+  /// Throws InvalidArgument for options that exclude each other or are out of range.
+  static void check(const BucketOptions& options, Shard shard);
+
   /// modules[i] is on devices[i]; the first is the primary. In a world of several processes, all must make buckets for
   /// the same parameters, and sums include all processes. Optimizers then log their calls in `calls`;
   /// `weight_without_pass` is the weight of this process's loss if the loss was computed without a pass of a model.
-  /// Throws OutOfMemory, and InvalidArgument for options that exclude each other.
+  /// Throws OutOfMemory, and the errors of check().
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options, Shard shard, Summing summing, const World& world = {},
                   const std::shared_ptr<CallLog>& calls = {}, double weight_without_pass = 1);

@@ -36,6 +36,8 @@ LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device, bool par
 LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
+/// Throws InvalidArgument unless it is `none`: data_parallel() keeps nothing that could be divided.
+LOCKSTEP_API void refuse_sharding(Shard shard);
 
 /// The state that a DataParallel keeps between calls: the module on the first device, its replicas on the others, and
 /// the objects that keep them equal. A call is check_call(), locate_rows(), sync_replicas(), and end_pass() or

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/vendor_tables.h"
 #include "core/text.h"
+#include "runtime/reported_failures.h"
 
 namespace lockstep::gpu {
 
@@ -13,6 +14,7 @@ std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", dev
 
 [[noreturn]] void fail(cudaError_t result, const char* api, const std::string& where) {
   cudaGetLastError();  // not in a loop: without a driver the error never clears
+  ++reported_failures;
   const char* const advice =
       result == cudaErrorNoKernelImageForDevice
           ? ". What to do: configure Lockstep with -DCMAKE_CUDA_ARCHITECTURES=native, or that of this GPU"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/sim/sim_memory.h"
+#include "runtime/reported_failures.h"
 
 namespace lockstep::sim {
 namespace {
@@ -98,6 +99,7 @@ std::exception_ptr AsyncError::copy() const {
 
 void AsyncError::clear() noexcept {
   cleared_ = true;
+  ++reported_failures;  // after it is cleared: work that is enqueued from now on is not skipped
   for (const std::shared_ptr<AsyncError>& cause : causes_) cause->clear();
 }
 
