@@ -250,18 +250,23 @@ Tensor ParameterUnits::own_part(const Memory& memory) {
 
 bool ParameterUnits::have(const Tensor& parameter) const { return Memory::of(parameter, *this); }
 
-// A stream that has failed skips copies. So what was brought before a failure was reported may not be there.
+// A stream that has failed skips copies. So what was brought before a failure was reported may not be there. (An
+// operation that has taken its address already goes on: its stream has failed too, or it is part of a pass that has.)
 void ParameterUnits::let_doubtful_go() {
   const std::uint64_t reported = reported_failures;
-  if (std::exchange(failures_, reported) == reported) return;
-  bool is_change_lost = false;
+  if (failures_ == reported) return;
+  bool is_change_lost = false, is_any_left = false;
   for (std::size_t d = 0; d < homes_.size(); ++d)
     for (Buffer& buffer : homes_[d].buffers) {
       if (!buffer.unit || buffer.failures == reported) continue;
+      if (buffer.kept > 0) {
+        is_any_left = true;
+        continue;
+      }
       is_change_lost = is_change_lost || (d == 0 && buffer.versions != versions_of(d, *buffer.unit));
       buffer.unit.reset();
-      buffer.kept = 0;
     }
+  if (!is_any_left) failures_ = reported;
   if (is_change_lost)
     throw InvalidArgument(
         "[DataParallel] expected no failure between a change of a sharded parameter by hand and the next pass or step, "
@@ -412,12 +417,12 @@ void ParameterUnits::copy_parts(std::size_t d, const Buffer& buffer, std::size_t
 ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, std::size_t unit) {
   Buffer& buffer = empty_buffer(d);
   has_copied_ = true;
+  buffer.failures = reported_failures;
   for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, unit, share, true);
   buffer.full.emplace(homes_[d].copies.record());
   buffer.unit = unit;
   buffer.versions = versions_of(d, unit);
   buffer.brought = ++brought_;
-  buffer.failures = failures_;
   buffer.used = ++clock_;
   buffer.is_used = false;
   return buffer;

@@ -146,7 +146,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::size_t unit_bytes_ = 0;  // of the largest unit
   std::uint64_t clock_ = 0, brought_ = 0;
   bool has_copied_ = false;     // since the last begin_update()
-  std::uint64_t failures_ = 0;  // reported_failures, when buffers were last checked for it
+  std::uint64_t failures_ = 0;  // reported_failures, when the last doubtful unit went
 };
 
 }  // namespace lockstep
