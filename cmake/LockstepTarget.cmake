@@ -99,9 +99,6 @@ function(lockstep_target target)
     # Loops that are not vectorized; GCC's pragmas; {8} for a shape of one dimension; what tests expect to throw, and to change nothing.
     lockstep_cxx_options(${target} -Wno-pass-failed -Wno-unknown-pragmas -Wno-braced-scalar-init -Wno-unused-comparison
                          -Wno-self-assign-overloaded)
-    if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      lockstep_cxx_options(${target} -fveclib=libmvec)  # the C library's vector functions, for loops over logarithms, sines...
-    endif()
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     lockstep_cxx_options(${target} -Wno-restrict)  # false on std::string (GCC bug 105651)
