@@ -96,7 +96,8 @@ function(lockstep_target target)
   lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     target_compile_definitions(${target} PRIVATE LOCKSTEP_NO_PASS_FAILED)  # core/vectorized.h
-    # Loops that are not vectorized; GCC's pragmas; {8} for a shape of one dimension; what tests expect to throw, and to change nothing.
+    # Loops that are not vectorized; GCC's pragmas; {8} for a shape of one dimension; what tests expect to throw, and to
+    # change nothing.
     lockstep_cxx_options(${target} -Wno-pass-failed -Wno-unknown-pragmas -Wno-braced-scalar-init -Wno-unused-comparison
                          -Wno-self-assign-overloaded)
   endif()

@@ -51,7 +51,8 @@ extern thread_local constinit bool has_brought_memory;
 void let_brought_memory_go() noexcept;
 }  // namespace detail
 
-/// Gives a contiguous tensor in transient memory, and its views, memory that stays, with the same values.
+/// Gives a tensor, and its views, memory that stays, with the same values. The tensor must be contiguous and cover its
+/// storage. Does nothing if its memory is not transient. Throws OutOfMemory.
 void make_permanent(const Tensor& tensor);
 
 /// To be called after the work of an operation has been enqueued.

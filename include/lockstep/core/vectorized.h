@@ -31,8 +31,9 @@
 #define LOCKSTEP_NO_UNROLL
 #endif
 
-/// Of a large function or lambda that a body of vectorized() calls on the host: clang inlines it, so that it is
-/// compiled for the body's instructions. (GCC needs no such mark. Functions for GPUs too have LOCKSTEP_HD.)
+/// Marks a large function or lambda that a body of vectorized() calls on the host. Clang then inlines it, so that it is
+/// compiled for the body's instructions. (GCC does so without the mark. Functions that also run on GPUs are marked
+/// LOCKSTEP_HD instead.)
 #if defined(__clang__) && defined(LOCKSTEP_INSTRUCTION_SETS) && !defined(__CUDACC__)
 #define LOCKSTEP_INLINE __attribute__((always_inline))
 #else

@@ -77,7 +77,7 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
     plan->size = p.m * p.n * p.k < kDivided ? side : std::clamp<std::int64_t>((side / 4 + 31) / 32 * 32, 64, 512);
     plan->count = (side + plan->size - 1) / plan->size;
     const std::int64_t rest = side - (plan->count - 1) * plan->size;
-    // oneDNN 3.7 reads a factor that is a single row or column as dense, whatever its stride.
+    // oneDNN 3.7 takes a matrix of a single row or column for dense, whatever its stride.
     if (rest == 1 || (plan->by_rows ? p.n : p.m) == 1) return nullptr;
     const auto make = [&](std::int64_t size) {
       return make_product_piece(p, plan->by_rows ? size : p.m, plan->by_rows ? p.n : size);
