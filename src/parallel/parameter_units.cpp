@@ -202,6 +202,7 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
 void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vector<Tensor>> parameters,
                              const BucketLayout& layout) {
   const NoGrad guard;
+  const WithoutEnqueuing copies_let_nothing_go;  // which would take the mutex
   const std::scoped_lock lock(mutex_);
   has_copied_ = true;  // the streams of copies have waited for the last update, perhaps on other streams than these
   let_all_go();
