@@ -21,10 +21,10 @@ ScatterOptions scatter_options(const Case& given, int devices) {
 namespace {
 
 std::vector<RowRange> rows_of_processes(const Case& given, Layout layout, std::int64_t rows) {
-  const auto [processes, devices] = layout;
+  const int processes = layout.processes, devices = layout.devices;
   const std::string_view share = given["share"];
   std::vector<RowRange> all(static_cast<std::size_t>(processes));
-  const auto divide = [&, devices = devices](int first, int count, std::int64_t from) {
+  const auto divide = [&](int first, int count, std::int64_t from) {
     for (int i = 0; i < count; ++i) {
       const RowRange range = data::BatchShare{.process = i, .processes = count, .devices = devices}.rows(rows - from);
       all[std::size_t(first + i)] = {from + range.first, range.count};
