@@ -19,6 +19,7 @@ void check_forms(const char* op, const DeviceState& device, bool has_device_form
 
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel) {
+  const OperationEnd end;
   const Tensor& any = **std::find_if(written.begin(), written.end(), [](const Tensor* t) { return t->defined(); });
   DeviceState& device = *any.impl()->storage->device;
   if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once, without streams
@@ -36,7 +37,6 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
   for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
   device.backend.launch(stream, {name, flops, std::span(accesses, next)}, kernel);
-  has_enqueued();
 }
 
 }  // namespace lockstep
@@ -46,6 +46,7 @@ namespace lockstep::detail {
 Elements elements_of(const TensorImpl& tensor) { return {tensor.data(), tensor.numel}; }
 
 void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel) {
+  const OperationEnd end;
   check_forms(launch.name, device, launch.has_device_form);
   const StreamHandle stream = current_stream_handle(device);
   for (const TensorImpl* tensor : launch.tensors) {
@@ -57,7 +58,6 @@ void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel) {
     launch.accesses.push_back({region_of(*parameter), AccessKind::read});
   }
   device.backend.launch(stream, {launch.name, launch.flops, launch.accesses}, kernel);
-  has_enqueued();
 }
 
 }  // namespace lockstep::detail

@@ -94,9 +94,9 @@ void check_probabilities(const char* which, const Tensor& x) {
     const StreamHandle stream = current_stream_handle(device);
     const MemoryAccess access = {region_of(*worst.impl()), AccessKind::read};
     use_on(stream, worst);
+    const OperationEnd end;
     const CheckProbability<C> kernel{which, reinterpret_cast<const C*>(worst.impl()->data())};
     device.backend.launch(stream, {"check_probabilities", 0, {&access, 1}}, in_all_forms(kernel));
-    has_enqueued();
   });
 }
 

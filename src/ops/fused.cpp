@@ -8,6 +8,7 @@
 namespace lockstep {
 
 bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
+  const OperationEnd end;
   DeviceState* device = nullptr;
   std::size_t place = 0;
   for (const auto& [tensor, written] : operands) {
@@ -25,7 +26,6 @@ bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
   Tensor workspace;
   if (*bytes) workspace = make_tensor(*device, {std::int64_t(*bytes)}, kUInt8);
   device->backend.fused(stream, op, *bytes ? workspace.impl()->data() : nullptr);
-  has_enqueued();
   return true;
 }
 

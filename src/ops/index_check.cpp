@@ -48,11 +48,11 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, std::op
   DeviceState& device = *impl.storage->device;
   const StreamHandle stream = current_stream_handle(device);
   const MemoryAccess access = {region_of(impl), AccessKind::read};
+  const OperationEnd end;
   use_on(stream, index);
   const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
                           ignored};
   device.backend.launch(stream, {"check_index", 0, {&access, 1}}, in_all_forms(kernel));
-  has_enqueued();
 }
 
 }  // namespace lockstep

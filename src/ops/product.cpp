@@ -66,6 +66,7 @@ void check_factors(const char* op, const Tensor& a, const Tensor& b) {
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options) {
   const TensorImpl& to = *out.impl();
   if (to.numel == 0) return;
+  const OperationEnd end;
   const Matrices left = matrices_of(a), right = matrices_of(b);
   DeviceState& device = *to.storage->device;
   const int last = to.sizes.rank() - 1;
@@ -93,7 +94,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
   if (last == 1) {
     use_all();
     device.backend.matmul(stream, product);
-    return has_enqueued();
+    return;
   }
 
   const Geometry<3> batches = batches_of(out, left.tensor, right.tensor);
@@ -122,7 +123,6 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
     one.b = static_cast<const std::byte*>(product.b) + at[2];
     device.backend.matmul(stream, one);
   }
-  has_enqueued();
 }
 
 }  // namespace lockstep

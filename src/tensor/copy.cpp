@@ -65,7 +65,7 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     } else {
       worker.backend.copy(stream, copy);
     }
-    return has_enqueued();
+    return;
   }
   // Between two GPUs: after all work that the destination's stream has enqueued...
   const Stream to_stream = current_stream(target.device), from_stream = current_stream(source.device);
@@ -75,7 +75,6 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
   source.backend.copy(StreamAccess::handle(from_stream), copy);
   // ... and before all its later work.
   to_stream.wait(from_stream.record());
-  has_enqueued();
 }
 
 Tensor dense_as(const Tensor& from, DType dtype) {
@@ -91,6 +90,7 @@ void copy_values(const Tensor& to, const Tensor& from) {
   if (target.sizes != source.sizes && broadcast("copy", target.sizes, source.sizes) != target.sizes)
     throw ShapeError(text("[copy] expected a source that broadcasts to ", target.sizes, ", got ", source.sizes));
   if (target.numel == 0) return;
+  const OperationEnd end;
   wait_for_copies_from(target);
   const bool same_device = target.storage->device == source.storage->device;
   Copy copy;

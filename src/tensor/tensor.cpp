@@ -290,9 +290,9 @@ void Tensor::record_stream(const Stream& stream) const {
     throw DeviceMismatch(
         text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
   if (storage.transient) {
+    const OperationEnd end;
     storage.transient->bring();
-    storage.transient->use_on(StreamAccess::handle(stream));
-    return has_enqueued();
+    return storage.transient->use_on(StreamAccess::handle(stream));
   }
   use_in_capture(storage);
   if (storage.allocation.block)

@@ -3,7 +3,7 @@
 //
 //   1. It takes addresses: TensorImpl::data() calls bring().
 //   2. It declares which memory its work uses on which stream: use_on() (kernels/launch.h).
-//   3. It enqueues its work, and then calls has_enqueued().
+//   3. It enqueues its work, and then calls has_enqueued(), also if it fails: OperationEnd.
 //
 // From 1 to 3 the memory stays at its address, although the thread brings other memory.
 #pragma once
@@ -60,6 +60,15 @@ inline void has_enqueued() noexcept {
   if (detail::has_brought_memory) [[unlikely]]
     detail::let_brought_memory_go();
 }
+
+/// Calls has_enqueued() when an operation ends, also if it fails.
+class OperationEnd {
+ public:
+  OperationEnd() noexcept = default;
+  ~OperationEnd() { has_enqueued(); }
+  OperationEnd(const OperationEnd&) = delete;
+  OperationEnd& operator=(const OperationEnd&) = delete;
+};
 
 /// While it lives, has_enqueued() does nothing on this thread: work is enqueued in the middle of an operation.
 class WithoutEnqueuing {
