@@ -20,28 +20,33 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct SquareSum {
-  LOCKSTEP_HD double identity() const { return 0; }
-  LOCKSTEP_HD double load(double x) const { return x * x; }
-  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
+// Sums in about twice the precision of a double: the norm must not depend on how devices divide the gradients.
+struct Sum {
+  LOCKSTEP_HD CompensatedSum identity() const { return {}; }
+  LOCKSTEP_HD CompensatedSum combine(const CompensatedSum& a, const CompensatedSum& b) const { return a + b; }
 };
 
-struct PowerSum {
+struct SquareSum : Sum {
+  LOCKSTEP_HD double load(double x) const { return x * x; }
+};
+
+struct PowerSum : Sum {
   double p;
-  LOCKSTEP_HD double identity() const { return 0; }
+  explicit PowerSum(double of) : p(of) {}
   LOCKSTEP_HD double load(double x) const { return std::pow(std::abs(x), p); }
-  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
 };
 
 struct Greatest {
-  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD double load(double x) const { return std::abs(x); }
-  LOCKSTEP_HD double combine(double a, double b) const { return a > b || a != a ? a : b; }  // NaN stays
+  LOCKSTEP_HD CompensatedSum combine(const CompensatedSum& a, const CompensatedSum& b) const {
+    return a.sum > b.sum || a.sum != a.sum ? a : b;  // NaN stays
+  }
 };
 
 // From each gradient's part of the norm: result = {norm, min(1, max_norm / (norm + 1e-6))}.
 struct FinishNorm {
-  const double* parts;
+  const CompensatedSum* parts;
   std::int64_t count;
   double* result;
   double max_norm, p;
@@ -50,9 +55,9 @@ struct FinishNorm {
 
   std::int64_t items() const { return 1; }
   LOCKSTEP_HD void item(std::int64_t) const {
-    double total = 0;
-    for (std::int64_t i = 0; i < count; ++i)
-      total = p == kInfinity ? Greatest().combine(total, parts[i]) : total + parts[i];
+    CompensatedSum all = {};
+    for (std::int64_t i = 0; i < count; ++i) all = p == kInfinity ? Greatest().combine(all, parts[i]) : all + parts[i];
+    const double total = all.value();
     const double norm = p == kInfinity ? total : p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
     const double factor = max_norm / (norm + 1e-6);
     result[0] = norm;
@@ -100,7 +105,7 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
 struct GradientSet {
   std::vector<Tensor> gradients;
   std::vector<std::size_t> indices;  // of their parts, ascending
-  std::vector<Tensor> parts;         // float64, by index, one for each device of the set
+  std::vector<Tensor> parts;         // CompensatedSums by index: [count, 2], float64; one for each device of the set
 
   // After an exchange: parts [first, first + count) are all stored where this set has its own part, `own_first`.
   struct Gathered {
@@ -131,7 +136,7 @@ struct GradientSet {
   const Tensor& parts_on(DeviceState& device, std::size_t count) {
     for (const Tensor& there : parts)
       if (there.impl()->storage->device == &device) return there;
-    return parts.emplace_back(make_tensor(device, {std::int64_t(count)}, kFloat64));
+    return parts.emplace_back(make_tensor(device, {std::int64_t(count), 2}, kFloat64));
   }
 
   // The tensor that holds part `index`, or null if the set does not have it.
@@ -204,7 +209,8 @@ void gather(const DividedModel& model, std::span<GradientSet> sets) {
   }
   const std::vector<Tensor> all = model.any->all_gather_numbers(own);
   for (std::size_t k = 0; k < all.size(); ++k) {
-    copy_values(parts[k].narrow(0, std::int64_t(model.first), std::int64_t(model.count())), all[k]);
+    const auto count = std::int64_t(model.count());
+    copy_values(parts[k].narrow(0, std::int64_t(model.first), count), all[k].view({count, 2}));
     sets[k].gathered.push_back({model.first, model.count(), model.first_of(k)});
   }
 }
@@ -223,7 +229,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
     const Tensor& source = *sources[std::size_t(from)];
     while (to < count && sources[std::size_t(to)] == &source) ++to;
     if (to - from == count && source.impl()->storage->device == set.home) return source;
-    if (!parts.defined()) parts = make_tensor(*set.home, {count}, kFloat64);
+    if (!parts.defined()) parts = make_tensor(*set.home, {count, 2}, kFloat64);
     copy_values(parts.narrow(0, from, to - from), source.narrow(0, from, to - from));
   }
   return parts;
@@ -233,7 +239,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
 Tensor finish(GradientSet& set, std::span<GradientSet> sets, std::size_t count, double max_norm, double p) {
   const Tensor parts = parts_at_home(set, sets, count);
   const Tensor result = make_tensor(*set.home, {2}, kFloat64);
-  const FinishNorm kernel{reinterpret_cast<const double*>(parts.impl()->data()), parts.numel(),
+  const FinishNorm kernel{reinterpret_cast<const CompensatedSum*>(parts.impl()->data()), parts.size(0),
                           reinterpret_cast<double*>(result.impl()->data()), max_norm, p};
   launch("clip_grad_norm_finish", double(parts.numel()), result, std::array{&parts}, kernel);
   return result;

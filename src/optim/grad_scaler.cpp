@@ -20,9 +20,9 @@ namespace lockstep::optim {
 namespace {
 
 struct CountNonFinite {
-  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD double load(double x) const { return x - x == 0 ? 0 : 1; }
-  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
+  LOCKSTEP_HD CompensatedSum combine(CompensatedSum a, CompensatedSum b) const { return {a.sum + b.sum, 0}; }
 };
 
 struct Unscale {
@@ -47,7 +47,8 @@ void check(const GradScalerOptions& o) {
 std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   std::vector<Tensor> notes;
   for (const TensorGroup& group : by_device_and_dtype(gradients)) {
-    const Tensor& note = notes.emplace_back(make_tensor(*group.device, {std::int64_t(group.tensors.size())}, kFloat64));
+    const Tensor& note =
+        notes.emplace_back(make_tensor(*group.device, {std::int64_t(group.tensors.size()), 2}, kFloat64));
     std::vector<std::size_t> indices(group.tensors.size());
     std::iota(indices.begin(), indices.end(), std::size_t(0));
     std::vector<MultiRow<1>> rows;

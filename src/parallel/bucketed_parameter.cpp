@@ -62,10 +62,7 @@ BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_
     replicas_.push_back({this, replicas_.size(), tensor, {0, tensor.numel()}});
     autograd::make_meta(tensor);
   }
-  if (gradient(0).defined()) {
-    state_ = GradientState::primary;
-    slots_[0].contribution = all();
-  }
+  if (gradient(0).defined()) state_ = GradientState::primary;
 }
 
 void BucketedParameter::attach() {
@@ -80,16 +77,7 @@ std::vector<Tensor> BucketedParameter::tensors() const {
 
 ShardedTensor BucketedParameter::sharded_values() const { return {tensors(), shards_}; }
 
-ShardedTensor BucketedParameter::sharded_gradient() const {
-  ShardedTensor gradient = {{}, shards_};
-  for (const Slot& slot : slots_) gradient.tensors.push_back(slot.memory);
-  return gradient;
-}
-
-BucketedParameter::ShardRange BucketedParameter::carried_contribution(std::size_t replica) const {
-  if (is_sharded_) return replicas_[replica].shard;
-  return replica == 0 && world_.is_first() ? all() : ShardRange();
-}
+ShardedTensor BucketedParameter::sharded_gradient() const { return {slots_, shards_}; }
 
 void BucketedParameter::advance(GradientState next) {
   if (!is_legal(state_, next))
@@ -102,16 +90,13 @@ void BucketedParameter::advance(GradientState next) {
 void BucketedParameter::copy_gradient(std::size_t replica, const Tensor& to) const {
   if (!gradient(replica).defined()) return;
   copy_values(to, gradient(replica));
-  if (is_sharded_ && contribution(replica) != all()) zero_outside(to, contribution(replica));
+  if (is_sharded_ && was_summed()) zero_outside(to, replicas_[replica].shard);
 }
 
 void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const ShardRange> shards) {
-  for (std::size_t r = 0; r < size(); ++r) {
-    slots_[r].memory = std::move(memory[r]);
-    if (!gradient(r).defined()) continue;
-    set_grad(r, slot(r));
-    if (is_sharded_) slots_[r].contribution = all();
-  }
+  slots_ = std::move(memory);
+  for (std::size_t r = 0; r < size(); ++r)
+    if (gradient(r).defined()) set_grad(r, slot(r));
   // A sum under the former shards has to be summed again.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
   is_sharded_ = !shards.empty();
@@ -142,29 +127,32 @@ void BucketedParameter::check_sharded_in_place() const {
 }
 
 bool BucketedParameter::has_gradient() const {
-  return std::ranges::any_of(replicas_, [this](const Replica& replica) { return gradient(replica.index).defined(); });
+  return has_earlier_sum_ ||
+         std::ranges::any_of(replicas_, [this](const Replica& replica) { return gradient(replica.index).defined(); });
 }
 
 Tensor BucketedParameter::grad_bucket_view(const Replica& replica) const {
-  const bool adds = gradient(replica.index).defined() && contribution(replica.index).size() > 0;
-  return adds ? Tensor() : slot(replica.index);
+  return gradient(replica.index).defined() ? Tensor() : slot(replica.index);
 }
 
 void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradient) {
-  Slot& own = slots_[replica.index];
   Tensor& present = meta(replica.index).grad;
-  const bool adds = present.defined() && own.contribution.size() > 0;
   if (grad_enabled()) {  // keeps the gradient's graph, which join_graphs() extends
-    present = adds ? present.add(gradient) : gradient;
-  } else if (!adds) {
-    present = write_to_slot(gradient, own.memory);
+    present = present.defined() ? present.add(gradient) : gradient;
+  } else if (!present.defined()) {
+    present = write_to_slot(gradient, slot(replica.index));
   } else {
     prepare_sum(replica.index);
-    present = own.memory;
+    present = slot(replica.index);
     const NoGrad guard;
     present.add_(gradient);
   }
-  own.contribution = all();
+}
+
+void BucketedParameter::keep_earlier_sum() {
+  for (std::size_t r = 0; r < size(); ++r) set_grad(r, Tensor());
+  has_earlier_sum_ = true;
+  advance(GradientState::partial);
 }
 
 void BucketedParameter::prepare_sum(std::size_t replica) const {
@@ -172,7 +160,6 @@ void BucketedParameter::prepare_sum(std::size_t replica) const {
   // (In state `primary` a user has set a gradient that does not fit the slot: it stays in the primary alone.)
   if (!present.defined() || state_ == GradientState::primary) return fill_values(own, 0);
   if (!present.is_same(own)) write_to_slot(present, own);  // a gradient that the user has set
-  if (contribution(replica) != all()) zero_outside(own, contribution(replica));
 }
 
 void BucketedParameter::take_sum(bool used_somewhere) {
@@ -181,8 +168,8 @@ void BucketedParameter::take_sum(bool used_somewhere) {
   for (std::size_t r = 0; r < size(); ++r) {
     bump_version(slot(r));
     set_grad(r, slot(r));
-    slots_[r].contribution = carried_contribution(r);
   }
+  has_earlier_sum_ = false;
   advance(is_sharded_ ? GradientState::sharded : GradientState::summed);
 }
 
@@ -210,15 +197,12 @@ void BucketedParameter::set_whole_gradient(const Tensor& gradient, bool keeps_gr
   drop_gradients();
   if (!gradient.defined()) return;
   set_grad(0, gradient);
-  slots_[0].contribution = all();
   advance(GradientState::primary);
 }
 
 void BucketedParameter::drop_gradients() {
-  for (std::size_t r = 0; r < size(); ++r) {
-    set_grad(r, Tensor());
-    slots_[r].contribution = {};
-  }
+  for (std::size_t r = 0; r < size(); ++r) set_grad(r, Tensor());
+  has_earlier_sum_ = false;
   advance(GradientState::none);
 }
 
@@ -229,7 +213,6 @@ void BucketedParameter::copy_gradient_from_primary() {
   for (std::size_t r = 0; r < size(); ++r) {
     if (r > 0) copy_values(slot(r), gradient(0));
     set_grad(r, slot(r));
-    slots_[r].contribution = carried_contribution(r);
   }
   advance(GradientState::summed);
 }
@@ -272,7 +255,6 @@ void BucketedParameter::set_gradient(const Replica& replica, const Tensor& gradi
     return;
   }
   set_grad(replica.index, stored);
-  slots_[replica.index].contribution = all();
   advance(replica.index == 0 ? GradientState::primary : GradientState::partial);
 }
 

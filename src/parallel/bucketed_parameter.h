@@ -4,12 +4,14 @@
 // | state   | contents of each replica's gradient                    | what grad() does first |
 // |---------|--------------------------------------------------------|------------------------|
 // | none    | nothing                                                |                        |
-// | partial | its part; or nothing; or an earlier sum, of which only | sums                   |
-// |         | the elements in its `contribution` enter the next sum  |                        |
+// | partial | its part of the next sum, or nothing                   | sums                   |
 // | summed  | the sum                                                |                        |
 // | sharded | the sum in its shard; other elements undefined         | all-gathers            |
 // | primary | a user's gradient, in the primary alone                |                        |
 // | stale   | newer replicas have replaced these                     |                        |
+//
+// If a backward adds to a sum, the bucket keeps that earlier sum (has_earlier_sum()), until it is added to the next
+// one.
 //
 // Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
 // user or an optimizer, P reconcile, L a new layout of the buckets, X release):
@@ -79,14 +81,12 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   ShardedTensor sharded_gradient() const;
 
   // Slots.
-  /// Copies the replica's contribution to the next sum to `to`, if it has a gradient.
+  /// Copies the replica's gradient to `to`, if it has one; of a sharded sum only its shard.
   void copy_gradient(std::size_t replica, const Tensor& to) const;
   /// Moves the gradients of all replicas to `memory`, which copy_gradient() has filled before. If there are shards (by
   /// rank of all processes), each replica updates its own shard.
   void set_slots(std::vector<Tensor> memory, std::span<const ShardRange> shards);
-  const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
-  /// The elements of the replica's gradient that enter the next sum.
-  ShardRange contribution(std::size_t replica) const { return slots_[replica].contribution; }
+  const Tensor& slot(std::size_t replica) const { return slots_[replica]; }
   bool fits_slot(std::size_t replica) const;  ///< False if device, dtype or shape changed since set_slots().
   bool fits_slots() const;
   /// Throws InvalidArgument if the parameter has a sharded gradient and was moved to another device.
@@ -95,11 +95,14 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // The sum.
   /// True if the parameter gets gradients: the primary's flag counts for all replicas.
   bool is_trained() const { return tensor(0).requires_grad(); }
-  /// Called before a backward that adds to the present gradient.
+  /// Called before a backward that adds to the present gradient, which is not a sum.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }
-  bool has_gradient() const;  ///< True if any replica has one.
-  /// Sets the slot to the replica's contribution to the sum, on the current stream.
+  /// Called when the bucket has kept the sum.
+  void keep_earlier_sum();
+  bool has_earlier_sum() const noexcept { return has_earlier_sum_; }
+  bool has_gradient() const;  ///< True if any replica has one, or the bucket keeps an earlier sum.
+  /// Sets the slot to the replica's part of the sum, on the current stream.
   void prepare_sum(std::size_t replica) const;
   /// Called when the slots hold the sum, or, if the parameter is sharded, when each slot holds its replica's shard of
   /// the sum. `used_somewhere`: some process (maybe another one) has contributed.
@@ -128,8 +131,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   /// A snapshot of the parameter's gradient, for captured steps.
   struct Gradient {
     GradientState state;
+    bool has_earlier_sum;
     std::vector<Tensor> slots, gradients;  // by replica
-    std::vector<ShardRange> contributions;
   };
   Gradient present() const;
   bool is_present(const Gradient& gradient) const noexcept;
@@ -149,15 +152,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
 
  private:
-  struct Slot {
-    Tensor memory;
-    ShardRange contribution = {};
-  };
-
   ShardRange all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
-  // The part of an earlier sum that a replica contributes to the next sum. The replicas of all processes together
-  // contribute the earlier sum exactly once.
-  ShardRange carried_contribution(std::size_t replica) const;
   void advance(GradientState next);
   void drop_gradients();
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
@@ -165,7 +160,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   std::weak_ptr<ReplicaOwner> owner_;
   const World world_;
   GradientState state_ = GradientState::none;
-  std::vector<Slot> slots_;         // by replica
+  bool has_earlier_sum_ = false;
+  std::vector<Tensor> slots_;       // by replica
   std::vector<ShardRange> shards_;  // by rank of all processes; empty if not sharded
 };
 

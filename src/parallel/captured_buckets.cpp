@@ -8,30 +8,23 @@
 
 namespace lockstep {
 BucketedParameter::Gradient BucketedParameter::present() const {
-  Gradient now = {state_, {}, {}, {}};
-  for (std::size_t r = 0; r < slots_.size(); ++r) {
-    now.slots.push_back(slots_[r].memory);
-    now.gradients.push_back(gradient(r));
-    now.contributions.push_back(slots_[r].contribution);
-  }
+  Gradient now = {state_, has_earlier_sum_, slots_, {}};
+  for (std::size_t r = 0; r < slots_.size(); ++r) now.gradients.push_back(gradient(r));
   return now;
 }
 
 bool BucketedParameter::is_present(const Gradient& other) const noexcept {
-  if (state_ != other.state || slots_.size() != other.slots.size()) return false;
+  if (state_ != other.state || has_earlier_sum_ != other.has_earlier_sum || slots_.size() != other.slots.size())
+    return false;
   for (std::size_t r = 0; r < slots_.size(); ++r)
-    if (slots_[r].memory.impl() != other.slots[r].impl() || gradient(r).impl() != other.gradients[r].impl() ||
-        slots_[r].contribution != other.contributions[r])
-      return false;
+    if (slots_[r].impl() != other.slots[r].impl() || gradient(r).impl() != other.gradients[r].impl()) return false;
   return true;
 }
 
 void BucketedParameter::restore(const Gradient& gradient) {
   state_ = gradient.state;
-  for (std::size_t r = 0; r < slots_.size(); ++r) {
-    set_grad(r, gradient.gradients[r]);
-    slots_[r].contribution = gradient.contributions[r];
-  }
+  has_earlier_sum_ = gradient.has_earlier_sum;
+  for (std::size_t r = 0; r < slots_.size(); ++r) set_grad(r, gradient.gradients[r]);
 }
 
 class GradientBuckets::Impl::StepState final : public HostStatePart {
@@ -67,6 +60,7 @@ class GradientBuckets::Impl::StepState final : public HostStatePart {
     for (std::size_t e = 0; e < left_.gradients.size(); ++e) owner->parameters[e]->restore(left_.gradients[e]);
     for (std::size_t b = 0; b < since_lockstep_.size(); ++b) {
       GradientBucket& bucket = owner->buckets[b];
+      bucket.earlier = left_.earlier[b];
       for (std::size_t d = 0; d < bucket.flats.size(); ++d)
         if (GradientMemory* const memory = GradientMemory::of(bucket.flats[d]))
           memory->release(current_stream(owner->devices[d]));
@@ -78,22 +72,31 @@ class GradientBuckets::Impl::StepState final : public HostStatePart {
  private:
   struct State {
     std::vector<BucketedParameter::Gradient> gradients;
-    std::vector<bool> drifted;          // by bucket
-    std::vector<const Storage*> whole;  // by bucket and device: the buffers of those that are whole
+    std::vector<bool> drifted;                 // by bucket
+    std::vector<std::vector<Tensor>> earlier;  // by bucket and device
+    std::vector<const Storage*> whole;         // by bucket and device: the buffers of those that are whole
     bool sums = false;
 
     State() = default;
     explicit State(Impl& owner) : sums(*owner.summing) {
       const std::scoped_lock lock(owner.mutex);
       for (const auto& parameter : owner.parameters) gradients.push_back(parameter->present());
-      for (const GradientBucket& bucket : owner.buckets) drifted.push_back(bucket.has_drifted());
+      for (const GradientBucket& bucket : owner.buckets) {
+        drifted.push_back(bucket.has_drifted());
+        earlier.push_back(bucket.earlier);
+      }
       whole = whole_in(owner);
     }
     bool is_present(const Impl& owner) const {
       const auto is_as_was = [](const auto& parameter, const auto& was) { return parameter->is_present(was); };
       const auto has_drifted_as = [](const GradientBucket& bucket, bool was) { return bucket.has_drifted() == was; };
+      const auto are_same = [](const Tensor& tensor, const Tensor& was) { return tensor.impl() == was.impl(); };
+      const auto keeps = [&](const GradientBucket& bucket, const std::vector<Tensor>& was) {
+        return std::ranges::equal(bucket.earlier, was, are_same);
+      };
       return std::ranges::equal(owner.parameters, gradients, is_as_was) &&
-             std::ranges::equal(owner.buckets, drifted, has_drifted_as);
+             std::ranges::equal(owner.buckets, drifted, has_drifted_as) &&
+             std::ranges::equal(owner.buckets, earlier, keeps);
     }
     static std::vector<const Storage*> whole_in(const Impl& owner) {
       std::vector<const Storage*> all;

@@ -77,6 +77,7 @@ void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParame
 // some processes rebuilt, different buckets would be summed, so either all processes rebuild or none.
 void GradientBuckets::Impl::rebuild_buckets() {
   if (!agree_on_order()) return;
+  const bool had_sums = std::ranges::any_of(parameters, [](const auto& p) { return p->was_summed(); });
   const std::vector<std::size_t> in_order = rebuilt_order();
   if (!are_divided_as(divide_into_buckets(tensors_of(parameters), in_order, options))) {
     const std::vector<std::vector<Tensor>> tensors = tensors_of(parameters);
@@ -91,6 +92,7 @@ void GradientBuckets::Impl::rebuild_buckets() {
     if (all_processes_agree(layout.has_value(), "making buckets anew")) {
       if (units) units->move_to(std::move(made), tensors, *layout);
       take_layout(std::move(*layout));
+      if (shard != Shard::none && had_sums) reduce_partial_gradients();  // each shard is a part now
     }
   }
   has_rebuilt = true;
@@ -109,11 +111,10 @@ bool GradientBuckets::Impl::all_processes_agree(bool is_there, const char* what)
   return is_alone() ? is_there : std::ranges::all_of(world.all_gather(std::int64_t(is_there), what), std::identity());
 }
 
-// Sets `order` to the first process's order. Returns true if every process can rebuild. A process cannot if one of its
-// parameters was moved to another device, because its slot does not fit then.
+// Sets `order` to the first process's order. Returns true if every process can rebuild.
 bool GradientBuckets::Impl::agree_on_order() {
-  if (is_alone()) return fit_slots();
-  std::string own = fit_slots() ? "y " : "n ";
+  if (is_alone()) return can_rebuild();
+  std::string own = can_rebuild() ? "y " : "n ";
   for (const std::size_t e : order) own += text(e, ' ');
   const std::vector<std::string> of_each = world.all_gather(own, "agreeing on the order of buckets");
   std::istringstream first(of_each[0].substr(1));
@@ -134,6 +135,14 @@ bool GradientBuckets::Impl::are_divided_as(std::vector<std::vector<std::size_t>>
 bool GradientBuckets::Impl::fit_slots() const {
   return have_parameters() &&
          std::ranges::all_of(parameters, [](const auto& parameter) { return parameter->fits_slots(); });
+}
+
+// False if a parameter was moved to another device, because its slot does not fit then; and if there are both sums and
+// parts, because with sharding the sums become parts.
+bool GradientBuckets::Impl::can_rebuild() const {
+  const auto is_sum = [](const auto& parameter) { return parameter->was_summed() || parameter->has_earlier_sum(); };
+  const auto is_part = [](const auto& parameter) { return parameter->state() == GradientState::partial; };
+  return fit_slots() && (std::ranges::none_of(parameters, is_sum) || std::ranges::none_of(parameters, is_part));
 }
 
 void GradientBuckets::Impl::check_idle(const char* op) {
@@ -174,13 +183,14 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (units) units->begin_update();
 }
 
-// A bucket that is whole, because a gradient in it was looked at or set, or a backward has failed, goes with the last
-// of its gradients.
+// An earlier sum, and a bucket that is whole because a gradient in it was looked at or set, or a backward has failed,
+// go with the last of the gradients.
 void GradientBuckets::Impl::gradient_dropped(std::size_t entry) {
-  if (buffers.empty()) return;
   const std::scoped_lock lock(mutex);
   if (parameters.empty()) return;
   GradientBucket& bucket = buckets[bucket_of[entry]];
+  if (!bucket.earlier.empty() && !has_earlier_sum(bucket)) bucket.earlier.clear();
+  if (buffers.empty()) return;
   const auto is_whole = [](const Tensor& flat) { return GradientMemory::of(flat)->is_whole(); };
   const auto has_gradient = [this](std::size_t e) { return parameters[e]->has_gradient(); };
   if (std::ranges::none_of(bucket.flats, is_whole) || std::ranges::any_of(bucket.entries, has_gradient)) return;

@@ -49,6 +49,10 @@ struct GradientBucket : BucketMemory {
   bool is_complete = false;  // guarded by launch_mutex
   bool is_reduced = false;
 
+  /// By device: the sum of earlier backwards, with sharding the device's part of it. Empty if there is none, and if the
+  /// shares keep it (GradientMemory).
+  std::vector<Tensor> earlier;
+
   std::vector<std::uint64_t> versions;  // versions of the flats, by device, when last in lockstep
 
   void are_in_lockstep() {
@@ -146,6 +150,11 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void connect();
   void take_order(std::span<const autograd::Replica* const> leaves);
   void stash_earlier_gradients(std::span<const autograd::Replica* const> leaves, bool all);
+  // earlier_sums.cpp
+  autograd::ShardRange own_part(const GradientBucket& bucket, std::size_t device) const;
+  bool has_earlier_sum(const GradientBucket& bucket) const;
+  void keep_earlier_sum(GradientBucket& bucket);
+  void add_earlier_sum(const GradientBucket& bucket, std::size_t device);
   void start_reductions(std::span<const autograd::Replica* const> leaves);
   bool is_needed(const GradientBucket& bucket) const;
   void prepare_for_backward(std::span<const autograd::Replica* const> leaves);
@@ -164,6 +173,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<std::size_t> rebuilt_order() const;
   bool are_divided_as(std::vector<std::vector<std::size_t>> others) const;
   bool fit_slots() const;
+  bool can_rebuild() const;
   void reconcile_gradients(GradientBucket& bucket);
   void reconcile_all_gradients();
 

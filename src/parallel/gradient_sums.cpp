@@ -47,8 +47,12 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   const bool sums = !keeps_graph && (*summing || !observed.empty());
   if (sums && !has_rebuilt && has_order) rebuild_buckets();
   if (sums && !has_rebuilt) take_order(leaves);
-  for (const Replica* const leaf : leaves)
-    if (parameter_of(*leaf).is_trained()) parameter_of(*leaf).begin_backward();
+  for (const Replica* const leaf : leaves) {
+    BucketedParameter& parameter = parameter_of(*leaf);
+    if (!parameter.is_trained()) continue;
+    keep_earlier_sum(buckets[bucket_of[parameter.entry()]]);
+    parameter.begin_backward();
+  }
   if (sums) start_reductions(leaves);
   has_unsynced_backward = !sums && !is_alone();
   may_have_partial = may_have_partial || !sums;
@@ -119,9 +123,7 @@ void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const>
     bucket.is_needed = is_needed(bucket);
     bucket.is_complete = !bucket.is_needed;
     bucket.is_reduced = false;
-    // The bucket is reduced as a whole: gradients that were summed before become parts again.
-    for (const std::size_t e : bucket.entries)
-      if (bucket.is_needed && parameters[e]->was_summed()) parameters[e]->begin_backward();
+    if (bucket.is_needed) keep_earlier_sum(bucket);  // it is reduced as a whole
   }
   for (const Replica* const leaf : leaves)
     ++buckets[bucket_of[parameter_of(*leaf).entry()]].arrivals[leaf->index].expected;
@@ -216,8 +218,7 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
   std::vector<RankBuffers> ranks;
-  const bool shards = shard != Shard::none;
-  const auto first_rank = std::size_t(communicator->first_rank().value());
+  const bool shards = shard != Shard::none, adds = has_earlier_sum(bucket);
   for (std::size_t d = 0; d < count(); ++d) {
     streams[d].wait(*bucket.arrivals[d].complete);
     const StreamGuard on(streams[d]);
@@ -225,12 +226,10 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
     const Tensor& flat = bucket.flats[d];
     flat.record_stream(streams[d]);
     RankBuffers& rank = ranks.emplace_back(RankBuffers{streams[d], flat.impl()->data()});
-    rank.receive = flat.impl()->data();
+    rank.receive = flat.impl()->data() + std::size_t(own_part(bucket, d).begin) * size_of(dtype);
     if (const GradientMemory* const memory = GradientMemory::of(flat)) {
       memory->share().record_stream(streams[d]);
-      rank.receive = memory->share().impl()->data();
-    } else if (shards) {
-      rank.receive = flat.impl()->data() + (first_rank + d) * bucket.counts[d] * size_of(dtype);
+      if (!adds) rank.receive = memory->share().impl()->data();
     }
   }
   if (shards) {
@@ -240,8 +239,12 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   } else {
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
   }
-  for (std::size_t d = 0; d < count(); ++d)
+  for (std::size_t d = 0; d < count(); ++d) {
+    const StreamGuard on(streams[d]);
+    if (adds) add_earlier_sum(bucket, d);
     if (GradientMemory* const memory = GradientMemory::of(bucket.flats[d])) memory->release(streams[d]);
+  }
+  bucket.earlier.clear();
   bucket.is_reduced = true;
 }
 

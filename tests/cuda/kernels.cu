@@ -50,11 +50,12 @@ template __global__ void reduce_columns<Total, float, float>(Total, ReductionSpl
 template __global__ void reduce_partial<Total, float>(Total, ReductionSplit, Walk<2>, ReductionOutput<Total, float>);
 
 struct Squares {
-  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD double load(double x) const { return x * x; }
-  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
+  LOCKSTEP_HD CompensatedSum combine(CompensatedSum a, CompensatedSum b) const { return a + b; }
 };
-template __global__ void multi_reduce_pieces<Squares, float>(Squares, PieceTable<ReducedTensor<float>>, double*);
+template __global__ void multi_reduce_pieces<Squares, float>(Squares, PieceTable<ReducedTensor<float>>,
+                                                             CompensatedSum*);
 
 template __global__ void norm_gradient_packs<4, 2>(NormGradientKernel<float, true>, TeamShape);
 template __global__ void norm_gradient_packs<4, 8>(NormGradientKernel<float, true>, TeamShape);

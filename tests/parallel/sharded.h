@@ -8,7 +8,6 @@
 
 #include <lockstep/optim/optimizer.h>
 
-#include "parallel/expect_close.h"
 #include "parallel/mlp_job.h"
 #include "support/replicas.h"
 
@@ -57,13 +56,6 @@ inline std::vector<std::vector<double>> gradients(const std::vector<Tensor>& par
   for (const Tensor& parameter : parameters)
     if (const Tensor gradient = parameter.grad(); gradient.defined()) all.push_back(gradient);
   return values(all);
-}
-
-inline void expect_close(const std::vector<std::vector<double>>& got,
-                         const std::vector<std::vector<double>>& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    testing::expect_close(got[i], expected[i], 1e-12, "tensor " + std::to_string(i));
 }
 
 inline void expect_replicas_identical(const std::vector<Tensor>& parameters) {

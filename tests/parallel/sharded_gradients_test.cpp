@@ -1,6 +1,9 @@
 // Sharded gradients can be accumulated, read, set and clipped as if each device had all of them.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <tuple>
+
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/clip.h>
 #include <lockstep/optim/sgd.h>
@@ -11,29 +14,33 @@
 namespace lockstep::sharded {
 namespace {
 
-class ShardedGradients : public Devices {};
+class ShardedGradients : public ::testing::TestWithParam<std::tuple<int, Shard>> {
+ protected:
+  DataParallelOptions sharding() const { return options(std::get<1>(GetParam())); }
 
-/// `job` takes a model and returns all gradients, once or several times; expects the same with and without sharding.
-template <class Job>
-void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) {
-  manual_seed(3);
-  const Net net(kFloat64);
-  std::vector<std::vector<std::vector<double>>> got[2];
-  for (const bool shard : {false, true}) {
-    DataParallelOptions with = options(shard);
-    with.buckets.bytes = bucket_bytes;
-    DataParallel model(copy(net), with);
-    got[shard] = job(model);
+  /// `job` takes a model and returns all gradients, once or several times; expects the same bits with and without
+  /// sharding.
+  template <class Job>
+  void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) const {
+    manual_seed(3);
+    const Net net(kFloat64);
+    std::vector<std::vector<std::vector<std::vector<double>>>> got;
+    for (DataParallelOptions with : {options(Shard::none), sharding()}) {
+      with.buckets.bytes = bucket_bytes;
+      DataParallel model(copy(net), with);
+      got.push_back(job(model));
+    }
+    ASSERT_FALSE(got[0].empty());
+    EXPECT_EQ(got[1], got[0]);
   }
-  ASSERT_FALSE(got[0].empty());
-  ASSERT_EQ(got[1].size(), got[0].size());
-  for (std::size_t i = 0; i < got[0].size(); ++i) expect_close(got[1][i], got[0][i]);
-}
+
+  SimulatedDevices devices_{{.count = std::get<0>(GetParam()), .max_delay_us = 10}};
+};
 
 TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
   manual_seed(3);
   const Net net;
-  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
+  DataParallel whole(copy(net), options(Shard::none)), sharded(copy(net), sharding());
   optim::SGD a(whole.parameters(), {.lr = 0.1, .momentum = 0.9}), b(sharded.parameters(), {.lr = 0.1, .momentum = 0.9});
   for (int step = 0; step < 4; ++step) {
     train(whole, a, step, step + 1);
@@ -49,7 +56,7 @@ TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
 TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
   manual_seed(3);
   const Net net(kFloat64);
-  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
+  DataParallel whole(copy(net), options(Shard::none)), sharded(copy(net), sharding());
   optim::Adam a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
   for (int step = 0; step < 4; ++step) {
     for (auto [model, optimizer] : {std::pair(&whole, &a), std::pair(&sharded, &b)}) {
@@ -66,9 +73,9 @@ TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
       }
       optimizer->step();
     }
-    expect_close(gradients(sharded.parameters()), gradients(whole.parameters()));
+    EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
   }
-  expect_close(values(sharded.parameters()), values(whole.parameters()));
+  EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
   expect_replicas_identical(sharded.parameters());
 }
 
@@ -121,11 +128,46 @@ TEST_P(ShardedGradients, ForgetsGradientsThatTheUserSets) {
   });
 }
 
+// A hook of a parameter gets the new sum by itself; then the earlier sum is added.
+TEST_P(ShardedGradients, AccumulateAsBesideAHook) {
+  manual_seed(3);
+  const Net net;
+  std::vector<std::vector<std::vector<double>>> got;
+  for (const bool hooked : {false, true}) {
+    DataParallel model(copy(net), sharding());
+    if (hooked) model.module().last.weight.register_hook([](const Tensor& gradient) { return gradient; });
+    for (int i = 0; i < 4; ++i) loss_of(model, i).backward();
+    got.push_back(gradients(model.parameters()));
+  }
+  EXPECT_EQ(got[1], got[0]);
+}
+
+// A gradient that was dropped or set is not in the sum that its bucket keeps.
+TEST_P(ShardedGradients, ForgetsAPartOfAnEarlierSum) {
+  expect_same_gradients([](DataParallel<Net>& model) {
+    std::vector<std::vector<std::vector<double>>> got;
+    for (const bool set : {false, true}) {
+      for (int i = 0; i < 2; ++i) {
+        loss_of(model, 1).backward();
+        const auto guard = model.no_sync();
+        loss_of(model, 2 + i).backward();
+      }
+      std::vector<Tensor> parameters = model.parameters();
+      for (std::size_t i = 0; i < parameters.size(); i += 2)
+        parameters[i].set_grad(set ? ones_like(parameters[i]) : Tensor());
+      loss_of(model, 4).backward();
+      got.push_back(gradients(model.parameters()));
+      model.parameters()[0].set_grad(Tensor());
+    }
+    return got;
+  });
+}
+
 TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
   for (const double p : {2., 1., std::numeric_limits<double>::infinity()}) {
     manual_seed(3);
     const Net net(kFloat64);
-    DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
+    DataParallel whole(copy(net), options(Shard::none)), sharded(copy(net), sharding());
     optim::SGD a(whole.parameters(), {.lr = 0.1}), b(sharded.parameters(), {.lr = 0.1});
     for (int step = 0; step < 4; ++step) {
       std::vector<double> norms;
@@ -134,12 +176,12 @@ TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
         loss_of(*model, step).backward();
         norms.push_back(optim::clip_grad_norm_(model->parameters(), 0.01, {.norm_type = p}).item<double>());
       }
-      EXPECT_NEAR(norms[1], norms[0], 1e-13 * norms[0]);
-      expect_close(gradients(sharded.parameters()), gradients(whole.parameters()));
+      EXPECT_EQ(norms[1], norms[0]);
+      EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
       a.step();
       b.step();
     }
-    expect_close(values(sharded.parameters()), values(whole.parameters()));
+    EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
     expect_replicas_identical(sharded.parameters());
   }
 }
@@ -147,7 +189,7 @@ TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
 TEST_P(ShardedGradients, ClipsEveryElementOfGradientsThatWereGathered) {
   manual_seed(3);
   const Net net;
-  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
+  DataParallel whole(copy(net), options(Shard::none)), sharded(copy(net), sharding());
   for (DataParallel<Net>* model : {&whole, &sharded}) {
     loss_of(*model, 0).backward();
     gradients(model->parameters());
@@ -156,7 +198,10 @@ TEST_P(ShardedGradients, ClipsEveryElementOfGradientsThatWereGathered) {
   EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ShardedGradients, ::testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(DevicesAndLevels, ShardedGradients,
+                         ::testing::Combine(::testing::Values(2, 3, 5),
+                                            ::testing::Values(Shard::optimizer_state, Shard::gradients,
+                                                              Shard::parameters)));
 
 }  // namespace
 }  // namespace lockstep::sharded

@@ -17,9 +17,10 @@ struct ClipOptions {
 /// Scales all gradients in place by min(1, max_norm / (norm + 1e-6)), where norm is the p-norm of all their elements
 /// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device of
 /// the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient). Sums in
-/// double, in an order that depends only on the sizes and on how devices shard gradients. Enqueued on the current
-/// streams; does not wait for them. Skips parameters without a gradient. Throws InvalidArgument for an undefined
-/// parameter and for a bad max_norm or norm_type, AutogradError during a backward of a model on several devices.
+/// about twice the precision of double, so that the norm does not depend on how devices shard gradients. Enqueued on
+/// the current streams; does not wait for them. Skips parameters without a gradient. Throws InvalidArgument for an
+/// undefined parameter and for a bad max_norm or norm_type, AutogradError during a backward of a model on several
+/// devices.
 LOCKSTEP_API Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm,
                                     const ClipOptions& options = {});
 inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double max_norm,

@@ -9,8 +9,7 @@
 namespace lockstep {
 
 /// A level of sharding: devices divide something between them, and each holds its share only (ZeRO: Rajbhandari et al.
-/// 2020). Each value includes those above it. Parameters get the same bits with each, unless several backwards
-/// accumulate without no_sync(), or norms are clipped: these sums are added in another order. State dicts are the same.
+/// 2020). Each value includes those above it. Parameters get the same bits with each, and state dicts are the same.
 /// From optimizer_state on, the first grad() all-gathers a gradient. Since grad() and Optimizer::state_dict() gather,
 /// all processes must call them together. docs/sharding.md has the memory and the traffic of each level.
 enum class Shard : std::uint8_t {

@@ -1,5 +1,5 @@
-// Reductions of many tensors in one launch: one double for each tensor. The order of combination depends only on the
-// tensor's number of elements, not on the number of threads or on neighbouring tensors.
+// Reductions of many tensors in one launch: one CompensatedSum for each tensor. The order of combination depends only
+// on the tensor's number of elements, not on the number of threads or on neighbouring tensors.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include <lockstep/core/float16_rows.h>
 #include <lockstep/core/pairwise_reduce.h>
+#include <lockstep/kernels/compensated_sum.h>
 #include <lockstep/kernels/visit.h>
 
 #include "kernels/launch.h"
@@ -25,7 +26,8 @@ struct Accesses {
   void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
 };
 
-/// R is a copyable object with load(x) and combine(a, b), on doubles, and identity().
+/// R is a copyable object with load(x), on doubles, and combine(a, b), on CompensatedSums, of which one has the sum 0
+/// and changes nothing.
 template <class R, class T>
 struct MultiReduceKernel {
   static constexpr std::int64_t kPiece = 1 << 14;  // elements that one thread combines
@@ -34,7 +36,7 @@ struct MultiReduceKernel {
   struct Row {
     const T* from;
     std::int64_t count;
-    double* to;
+    CompensatedSum* to;
     std::int64_t first;  // the number of the row's first piece, of all rows' pieces
     std::int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
   };
@@ -44,7 +46,7 @@ struct MultiReduceKernel {
 
   void operator()(const KernelContext& context) const {
     const std::int64_t pieces = rows->back().first + rows->back().pieces();
-    std::vector<double> partial(static_cast<std::size_t>(pieces));
+    std::vector<CompensatedSum> partial(static_cast<std::size_t>(pieces));
     host::vectorized_for(context, pieces, 2, [&](std::int64_t begin, std::int64_t end) {
       auto row = std::partition_point(rows->begin(), rows->end(),
                                       [begin](const Row& r) { return r.first + r.pieces() <= begin; });
@@ -55,7 +57,7 @@ struct MultiReduceKernel {
       }
     });
     for (const Row& row : *rows) {
-      double total = reducer.identity();
+      CompensatedSum total = {};
       for (std::int64_t p = 0; p < row.pieces(); ++p)
         total = reducer.combine(total, partial[std::size_t(row.first + p)]);
       *row.to = total;
@@ -63,9 +65,13 @@ struct MultiReduceKernel {
   }
 
  private:
-  LOCKSTEP_INLINE double piece(const T* from, std::int64_t count) const {
-    double lanes[kLanes];
-    std::fill_n(lanes, kLanes, reducer.identity());
+  // An array for each member, so that the compiler vectorizes.
+  struct Lanes {
+    double sums[kLanes] = {}, errors[kLanes] = {};
+  };
+
+  LOCKSTEP_INLINE CompensatedSum piece(const T* from, std::int64_t count) const {
+    Lanes lanes;
     if constexpr (kNarrow<T>) {
       float buffer[kBuffer];
       for (std::int64_t at = 0; at < count; at += kBuffer) {
@@ -76,32 +82,40 @@ struct MultiReduceKernel {
     } else {
       add(from, count, lanes);
     }
+    CompensatedSum totals[kLanes];
+    for (int l = 0; l < kLanes; ++l) totals[l] = {lanes.sums[l], lanes.errors[l]};
     for (int half = kLanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) lanes[l] = reducer.combine(lanes[l], lanes[l + half]);
-    return lanes[0];
+      for (int l = 0; l < half; ++l) totals[l] = reducer.combine(totals[l], totals[l + half]);
+    return totals[0];
   }
 
   template <class Wide>
-  LOCKSTEP_INLINE void add(const Wide* from, std::int64_t count, double* to) const {
-    double lanes[kLanes];
-    std::copy_n(to, kLanes, lanes);
+  LOCKSTEP_INLINE void add(const Wide* from, std::int64_t count, Lanes& to) const {
+    Lanes lanes = to;
+    const auto add_to = [&](int l, const Wide& x) {
+      const CompensatedSum total =
+          reducer.combine({lanes.sums[l], lanes.errors[l]}, CompensatedSum{reducer.load(double(x)), 0});
+      lanes.sums[l] = total.sum;
+      lanes.errors[l] = total.error;
+    };
     std::int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
       LOCKSTEP_NO_UNROLL
-      for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i + l])));
+      for (int l = 0; l < kLanes; ++l) add_to(l, from[i + l]);
     }
-    for (int l = 0; i < count; ++i, ++l) lanes[l] = reducer.combine(lanes[l], reducer.load(double(from[i])));
-    std::copy_n(lanes, kLanes, to);
+    for (int l = 0; i < count; ++i, ++l) add_to(l, from[i]);
+    to = lanes;
   }
 };
 
-/// to[indices[i]] = the reduction of tensors[i]. All tensors are on to's device, contiguous, of dtype T; `to` is
-/// contiguous float64.
+/// to[indices[i], :] = the reduction of tensors[i]. All tensors are on to's device, contiguous, of dtype T; `to` is
+/// [n, 2], contiguous float64: CompensatedSums.
 template <class T, class R>
 void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std::span<const TensorImpl* const> tensors,
                   std::span<const std::size_t> indices) {
   using Kernel = MultiReduceKernel<R, T>;
   if (tensors.empty()) return;
+  const OperationEnd end;
   DeviceState& device = *to.storage->device;
   Accesses accesses(device, 2 * tensors.size());
   accesses.use(to);
@@ -109,7 +123,7 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
   std::int64_t pieces = 0, elements = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorImpl& from = *tensors[i];
-    double* const result = reinterpret_cast<double*>(to.data()) + indices[i];
+    auto* const result = reinterpret_cast<CompensatedSum*>(to.data()) + indices[i];
     rows->push_back({reinterpret_cast<const T*>(from.data()), from.numel, result, pieces});
     pieces += rows->back().pieces();
     elements += from.numel;
@@ -119,7 +133,6 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
   }
   const Kernel kernel{reducer, std::move(rows)};
   device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, in_all_forms(kernel));
-  has_enqueued();
 }
 
 }  // namespace lockstep

@@ -1,17 +1,26 @@
 // Combines the values of a team of threads, a warp or a block, in an order that depends on the team's size alone.
 #pragma once
 
+#include <lockstep/kernels/compensated_sum.h>
 #include <lockstep/kernels/cuda/grid.h>
 
 namespace lockstep::gpu {
 
 enum class Team : int { one_warp = kWarp, whole_block = kThreads };
 
+/// The value of the thread so many places further in the warp.
+template <class A>
+__device__ A shuffle_down(A value, int by) {
+  return A(__shfl_down_sync(0xffffffffu, value, by));
+}
+__device__ inline CompensatedSum shuffle_down(const CompensatedSum& value, int by) {
+  return {shuffle_down(value.sum, by), shuffle_down(value.error, by)};
+}
+
 /// R is a reducer as in reduce.h. All threads of the warp call it; its first thread gets the result.
 template <class R, class A>
 __device__ A combine_warp(const R& reducer, A value) {
-  for (int half = kWarp / 2; half > 0; half /= 2)
-    value = reducer.combine(value, A(__shfl_down_sync(0xffffffffu, value, half)));
+  for (int half = kWarp / 2; half > 0; half /= 2) value = reducer.combine(value, shuffle_down(value, half));
   return value;
 }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <lockstep/kernels/compensated_sum.h>
 #include <lockstep/kernels/cuda/combine.h>
 #include <lockstep/kernels/cuda/pack.h>
 #include <lockstep/kernels/visit.h>
@@ -154,10 +155,10 @@ struct ReducedTensor {
 
   const T* from;
   std::int64_t count, piece;
-  double* to;
+  CompensatedSum* to;
 
   ReducedTensor() = default;
-  ReducedTensor(const T* from_, std::int64_t count_, double* to_)
+  ReducedTensor(const T* from_, std::int64_t count_, CompensatedSum* to_)
       : from(from_),
         count(count_),
         piece(std::max(kLeastPiece, ((count_ + kMostPieces - 1) / kMostPieces + 15) / 16 * 16)),
@@ -174,15 +175,16 @@ __device__ Pack<T, 4> four_at(const T* from, bool aligned) {
 }
 
 template <class R, class T>
-__global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTensor<T>> table, double* partial) {
-  const auto load = [&](const T& element) { return reducer.load(double(ComputeType<T>(element))); };
+__global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTensor<T>> table,
+                                    CompensatedSum* partial) {
+  const auto load = [&](const T& element) { return CompensatedSum{reducer.load(double(ComputeType<T>(element))), 0}; };
   for (std::int64_t p = blockIdx.x; p < table.ends[table.size - 1]; p += gridDim.x) {
     const int entry = table.find(p);
     const ReducedTensor<T>& tensor = table.entries[entry];
     const T* const from = tensor.from + (p - table.begin(entry)) * tensor.piece;
     const std::int64_t count = std::min(tensor.piece, tensor.count - (p - table.begin(entry)) * tensor.piece);
     const bool aligned = is_aligned<4>(from);
-    double value = reducer.identity();
+    CompensatedSum value = {};
     const auto take = [&](const Pack<T, 4>& four) {
       for (const T& element : four.values) value = reducer.combine(value, load(element));
     };
@@ -202,9 +204,10 @@ __global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTen
 
 /// Combines the pieces' results, one block for each tensor.
 template <class R, class T>
-__global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTensor<T>> table, const double* partial) {
+__global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTensor<T>> table,
+                                     const CompensatedSum* partial) {
   for (int entry = int(blockIdx.x); entry < table.size; entry += int(gridDim.x)) {
-    double value = reducer.identity();
+    CompensatedSum value = {};
     for (std::int64_t p = table.begin(entry) + threadIdx.x; p < table.ends[entry]; p += kThreads)
       value = reducer.combine(value, partial[p]);
     value = combine_block(reducer, value);
@@ -215,9 +218,9 @@ __global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTe
 template <class R, class T>
 void enqueue(const MultiReduceKernel<R, T>& kernel, const KernelContext& context) {
   using Table = PieceTable<ReducedTensor<T>>;
-  constexpr std::int64_t kRoom = KernelContext::kWorkspaceBytes / sizeof(double);
+  constexpr std::int64_t kRoom = KernelContext::kWorkspaceBytes / sizeof(CompensatedSum);
   static_assert(ReducedTensor<T>::kMostPieces <= kRoom);
-  auto* const partial = static_cast<double*>(context.workspace);
+  auto* const partial = static_cast<CompensatedSum*>(context.workspace);
   Table table;
   const auto launch = [&] {
     if (table.pieces() > 0)
