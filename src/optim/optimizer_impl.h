@@ -7,9 +7,10 @@
 #include <vector>
 
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/rule.h>
 #include <lockstep/runtime/communicator.h>
 
-#include "optim/batch.h"
+#include "optim/replicas.h"
 
 namespace lockstep::optim {
 

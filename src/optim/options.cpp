@@ -1,5 +1,7 @@
+#include <lockstep/optim/rule.h>
+
 #include "core/text.h"
-#include "optim/batch.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::optim {
 

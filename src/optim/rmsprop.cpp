@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "optim/batch.h"
+#include <lockstep/optim/rule.h>
 
 namespace lockstep::optim {
 namespace {

@@ -1,5 +1,0 @@
-#pragma once
-
-#include <lockstep/optim/rule.h>
-
-#include "optim/replicas.h"
