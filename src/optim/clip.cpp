@@ -5,7 +5,6 @@
 #include <limits>
 
 #include <lockstep/autograd/grad_mode.h>
-#include <lockstep/kernels/multi_map.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
@@ -67,15 +66,7 @@ struct FinishNorm {
 
 struct Scale {
   const double* factor;
-
-  struct Bound {
-    double factor;
-    template <class T>
-    LOCKSTEP_HD void operator()(T& g) const {
-      g *= T(factor);
-    }
-  };
-  LOCKSTEP_HD Bound bind() const { return {*factor}; }
+  LOCKSTEP_HD MultiplyBy bind() const { return {*factor}; }
 };
 
 struct Clamp {
@@ -85,19 +76,6 @@ struct Clamp {
     g = g > T(limit) ? T(limit) : g < -T(limit) ? -T(limit) : g;
   }
 };
-
-template <class F>
-void change(const char* name, const F& f, const TensorGroup& group, const TensorImpl* parameter = nullptr) {
-  std::vector<MultiRow<1>> rows;
-  for (const TensorImpl* tensor : group.tensors) {
-    rows.push_back({tensor});
-    bump_version(*tensor);
-  }
-  visit_floating(name, group.dtype, [&]<class T>() {
-    multi_map<T>(name, 1, f, *group.device, std::span<const MultiRow<1>>(rows),
-                 std::span(&parameter, parameter ? 1 : 0));
-  });
-}
 
 // The gradients of replica k of all parameters that have a replica k with a gradient. Each set computes the whole norm
 // on one device, its home. It adds one part for each gradient, or for each shard of a sharded gradient. All sets add
@@ -249,7 +227,7 @@ void scale(const GradientSet& set, const Tensor& result) {
   for (const TensorGroup& group : by_device_and_dtype(set.gradients)) {
     const Tensor here = group.device == set.home ? result : copied(result, *group.device, kFloat64);
     const auto* const factor = reinterpret_cast<const double*>(here.impl()->data()) + 1;
-    change("clip_grad_norm_scale", Scale{factor}, group, here.impl());
+    change_elements("clip_grad_norm_scale", 1, Scale{factor}, group, here.impl());
   }
 }
 
@@ -304,7 +282,7 @@ void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor) try {
   const std::vector<Tensor> gradients = gradients_of_all_replicas("scale_grad_", parameters);
   for (const TensorGroup& group : by_device_and_dtype(gradients)) {
     const Tensor here = copied(factor, *group.device, kFloat64);
-    change("scale_grad", Scale{reinterpret_cast<const double*>(here.impl()->data())}, group, here.impl());
+    change_elements("scale_grad", 1, Scale{reinterpret_cast<const double*>(here.impl()->data())}, group, here.impl());
   }
 } catch (...) {
   rethrow_drained(parameters);
@@ -318,7 +296,8 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try
   });
   const NoGrad guard;
   const std::vector<Tensor> gradients = gradients_of_all_replicas("clip_grad_value_", parameters);
-  for (const TensorGroup& group : by_device_and_dtype(gradients)) change("clip_grad_value", Clamp{clip_value}, group);
+  for (const TensorGroup& group : by_device_and_dtype(gradients))
+    change_elements("clip_grad_value", 1, Clamp{clip_value}, group);
 } catch (...) {
   rethrow_drained(parameters);
 }

@@ -10,7 +10,6 @@
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
-#include <lockstep/kernels/multi_map.h>
 #include "distributed/same_lines.h"
 #include "kernels/reduce/multi_reduce.h"
 #include "optim/replicas.h"
@@ -23,14 +22,6 @@ struct CountNonFinite {
   LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD double load(double x) const { return x - x == 0 ? 0 : 1; }
   LOCKSTEP_HD CompensatedSum combine(CompensatedSum a, CompensatedSum b) const { return {a.sum + b.sum, 0}; }
-};
-
-struct Unscale {
-  double factor;
-  template <class T>
-  LOCKSTEP_HD void operator()(T& g) const {
-    g *= T(factor);
-  }
 };
 
 void check(const GradScalerOptions& o) {
@@ -51,15 +42,10 @@ std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
         notes.emplace_back(make_tensor(*group.device, {std::int64_t(group.tensors.size()), 2}, kFloat64));
     std::vector<std::size_t> indices(group.tensors.size());
     std::iota(indices.begin(), indices.end(), std::size_t(0));
-    std::vector<MultiRow<1>> rows;
-    for (const TensorImpl* gradient : group.tensors) {
-      rows.push_back({gradient});
-      bump_version(*gradient);
-    }
     visit_floating("unscale", group.dtype, [&]<class T>() {
       multi_reduce<T>("unscale_check", CountNonFinite(), *note.impl(), group.tensors, indices);
-      multi_map<T>("unscale", 1, Unscale{factor}, *group.device, std::span<const MultiRow<1>>(rows));
     });
+    change_elements("unscale", 1, MultiplyBy{factor}, group);
   }
   return notes;
 }

@@ -24,19 +24,6 @@ struct Zero {
   }
 };
 
-void zero_all(std::span<const Tensor> gradients) {
-  for (const TensorGroup& group : by_device_and_dtype(gradients)) {
-    std::vector<MultiRow<1>> rows;
-    for (const TensorImpl* gradient : group.tensors) {
-      rows.push_back({gradient});
-      bump_version(*gradient);
-    }
-    visit_floating("zero_grad", group.dtype, [&]<class T>() {
-      multi_map<T>("zero_grad", 0, Zero(), *group.device, std::span<const MultiRow<1>>(rows));
-    });
-  }
-}
-
 // A parameter to update: one that has a gradient.
 struct ParameterUpdate {
   std::size_t index;              // in its group
@@ -259,7 +246,7 @@ void Optimizer::zero_grad(bool set_to_none) {
           gradient->detach().zero_();
       }
     }
-  zero_all(dense);
+  for (const TensorGroup& group : by_device_and_dtype(dense)) change_elements("zero_grad", 0, Zero(), group);
 }
 
 double* Optimizer::find_number(std::size_t group, std::string_view name) const {

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/kernels/multi_map.h>
+#include <lockstep/kernels/visit.h>
+
 #include "autograd/meta.h"
 #include "autograd/replicated_parameter.h"
 
@@ -99,5 +102,28 @@ struct TensorGroup {
 };
 /// In order of first appearance.
 std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);
+
+/// Calls f(element) for each element of the group's tensors, which are contiguous, in one launch. `memory`: the memory
+/// that f.bind() reads on the device, or null.
+template <class F>
+void change_elements(const char* name, double flops, const F& f, const TensorGroup& group,
+                     const TensorImpl* memory = nullptr) {
+  std::vector<MultiRow<1>> rows;
+  for (const TensorImpl* tensor : group.tensors) {
+    rows.push_back({tensor});
+    bump_version(*tensor);
+  }
+  visit_floating(name, group.dtype, [&]<class T>() {
+    multi_map<T>(name, flops, f, *group.device, std::span<const MultiRow<1>>(rows), std::span(&memory, memory ? 1 : 0));
+  });
+}
+
+struct MultiplyBy {
+  double factor;
+  template <class T>
+  LOCKSTEP_HD void operator()(T& x) const {
+    x *= T(factor);
+  }
+};
 
 }  // namespace lockstep::optim
