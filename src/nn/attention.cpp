@@ -18,6 +18,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
 namespace {
@@ -25,19 +26,11 @@ namespace {
 constexpr const char* kLayer = "MultiheadAttention";
 constexpr double kBlocked = -std::numeric_limits<double>::infinity();
 
-Parameter xavier_uniform_parameter(const Shape& sizes, const TensorOptions& options) {
-  Tensor weight = empty(sizes, {.dtype = options.dtype, .device = options.device});
-  init::xavier_uniform_(weight);
+Parameter drawn(decltype(&init::xavier_uniform_) draw, const Shape& sizes, const TensorOptions& options) {
+  Tensor weight = empty(sizes, options);
+  draw(weight, 1);
   return Parameter(weight);
 }
-
-Parameter xavier_normal_parameter(const Shape& sizes, const TensorOptions& options) {
-  Tensor weight = empty(sizes, {.dtype = options.dtype, .device = options.device});
-  init::xavier_normal_(weight);
-  return Parameter(weight);
-}
-
-Tensor tensor_or_none(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
 
 Tensor part(const Tensor& whole, std::int64_t which, std::int64_t length) {
   return whole.defined() ? whole.narrow(0, which * length, length) : whole;
@@ -98,11 +91,11 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   const std::int64_t keys = options.kdim.value_or(embed_dim), values = options.vdim.value_or(embed_dim);
   const TensorOptions like = {.dtype = options.tensor.dtype, .device = options.tensor.device};
   if (keys == embed_dim && values == embed_dim) {
-    in_proj_weight = xavier_uniform_parameter({3 * embed_dim, embed_dim}, like);
+    in_proj_weight = drawn(init::xavier_uniform_, {3 * embed_dim, embed_dim}, like);
   } else {
-    q_proj_weight = xavier_uniform_parameter({embed_dim, embed_dim}, like);
-    k_proj_weight = xavier_uniform_parameter({embed_dim, keys}, like);
-    v_proj_weight = xavier_uniform_parameter({embed_dim, values}, like);
+    q_proj_weight = drawn(init::xavier_uniform_, {embed_dim, embed_dim}, like);
+    k_proj_weight = drawn(init::xavier_uniform_, {embed_dim, keys}, like);
+    v_proj_weight = drawn(init::xavier_uniform_, {embed_dim, values}, like);
   }
   if (options.bias) {
     in_proj_bias.emplace(zeros({3 * embed_dim}, like));
@@ -110,8 +103,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
     out_proj.bias->zero_();
   }
   if (options.add_bias_kv) {
-    bias_k = xavier_normal_parameter({1, 1, embed_dim}, like);
-    bias_v = xavier_normal_parameter({1, 1, embed_dim}, like);
+    bias_k = drawn(init::xavier_normal_, {1, 1, embed_dim}, like);
+    bias_v = drawn(init::xavier_normal_, {1, 1, embed_dim}, like);
   }
 }
 

@@ -8,13 +8,9 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
-namespace {
-
-Tensor or_nothing(const auto& state) { return state ? Tensor(*state) : Tensor(); }
-
-}  // namespace
 
 BatchNormState::BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
                                const BatchNormLayerOptions& options, BufferSync sync)
@@ -49,7 +45,7 @@ void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
 // A lazy layer may have loaded its state from a file.
 void BatchNormState::initialize_parameters(const Tensor& x) {
   if (num_features >= 0) return;
-  for (const Tensor& known : {or_nothing(weight), or_nothing(running_mean)})
+  for (const Tensor& known : {tensor_or_none(weight), tensor_or_none(running_mean)})
     if (known.defined()) {
       num_features = known.numel();
       return;
@@ -70,8 +66,8 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
   if (x.size(1) != num_features)
     throw ShapeError(text("[", layer_, "] expected x of ", num_features, " features, got ", x.sizes()));
   const Tensor result =
-      function(x, or_nothing(running_mean), or_nothing(running_var), or_nothing(weight), or_nothing(bias),
-               {.training = training || !running_mean, .momentum = momentum_, .eps = eps_});
+      function(x, tensor_or_none(running_mean), tensor_or_none(running_var), tensor_or_none(weight),
+               tensor_or_none(bias), {.training = training || !running_mean, .momentum = momentum_, .eps = eps_});
   if (training && num_batches_tracked && function != &instance_norm) {  // as PyTorch counts
     const NoGrad guard;
     num_batches_tracked->add_(1);

@@ -1,16 +1,14 @@
 #include <lockstep/nn/conv.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 #include <utility>
 #include <vector>
 
 #include <lockstep/ops/layout.h>
-#include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/random.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
 namespace {
@@ -97,21 +95,11 @@ Shape ConvState::weight_sizes(std::int64_t in) const {
 
 void ConvState::make(std::int64_t in, const TensorOptions& options) {
   in_channels = in;
-  const TensorOptions like = {.dtype = options.dtype, .device = options.device};
   const Shape sizes = weight_sizes(in);
   double fan = double(sizes[1]);
   for (const std::int64_t size : kernel_) fan *= double(size);
-  const double bound = fan > 0 ? 1 / std::sqrt(fan) : 0;
-  const auto first_values = [&](const Shape& shape) {
-    Tensor value = empty(shape, like);
-    if (bound > 0)
-      uniform_(value, -bound, bound);
-    else
-      value.zero_();
-    return Parameter(value);
-  };
-  weight = first_values(sizes);
-  if (bias) *bias = first_values({out_channels});
+  weight = uniform_parameter(sizes, fan, options);
+  if (bias) *bias = uniform_parameter({out_channels}, fan, options);
 }
 
 void ConvState::initialize_parameters(const Tensor& x) {
@@ -139,11 +127,11 @@ Tensor ConvState::padded(const Tensor& x) const {
 Tensor ConvState::convolve(const Tensor& x) const {
   ConvOptions options = {.stride = stride_, .dilation = dilation_, .groups = groups_};
   if (mode_ == PaddingMode::zeros) options.padding = before_ == behind_ ? Padding(before_) : Padding(Padding::same);
-  return kConv[dims_ - 1](padded(x), weight, bias ? Tensor(*bias) : Tensor(), options);
+  return kConv[dims_ - 1](padded(x), weight, tensor_or_none(bias), options);
 }
 
 Tensor ConvState::convolve_transposed(const Tensor& x) const {
-  return kTranspose[dims_ - 1](x, weight, bias ? Tensor(*bias) : Tensor(),
+  return kTranspose[dims_ - 1](x, weight, tensor_or_none(bias),
                                {.stride = stride_,
                                 .padding = before_,
                                 .output_padding = output_padding_,

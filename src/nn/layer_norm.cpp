@@ -7,6 +7,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
 namespace {
@@ -17,8 +18,6 @@ void make_affine(std::optional<Parameter>& weight, std::optional<Parameter>& bia
   if (options.affine) weight.emplace(ones(sizes, like));
   if (options.affine && options.bias) bias.emplace(zeros(sizes, like));
 }
-
-Tensor or_nothing(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
 
 void check_normalized(const char* layer, const Shape& normalized) {
   if (normalized.rank() == 0) throw ShapeError(text("[", layer, "] expected at least one dimension, got []"));
@@ -34,7 +33,7 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options) : norm
 }
 
 Tensor LayerNorm::forward(const Tensor& x) const {
-  return layer_norm(x, normalized_, or_nothing(weight), or_nothing(bias), eps_);
+  return layer_norm(x, normalized_, tensor_or_none(weight), tensor_or_none(bias), eps_);
 }
 
 RMSNorm::RMSNorm(const Shape& normalized, const RMSNormOptions& options) : normalized_(normalized), eps_(options.eps) {
@@ -43,7 +42,7 @@ RMSNorm::RMSNorm(const Shape& normalized, const RMSNormOptions& options) : norma
   make_affine(weight, no_bias, normalized, {.affine = options.affine, .bias = false, .tensor = options.tensor});
 }
 
-Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, normalized_, or_nothing(weight), eps_); }
+Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, normalized_, tensor_or_none(weight), eps_); }
 
 GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options)
     : groups_(groups), channels_(channels), eps_(options.eps) {
@@ -56,7 +55,7 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptio
 Tensor GroupNorm::forward(const Tensor& x) const {
   if (x.dim() < 2 || x.size(1) != channels_)
     throw ShapeError(text("[GroupNorm] expected x [batch, ", channels_, ", ...], got ", x.sizes()));
-  return group_norm(x, groups_, or_nothing(weight), or_nothing(bias), eps_);
+  return group_norm(x, groups_, tensor_or_none(weight), tensor_or_none(bias), eps_);
 }
 
 void LayerNorm::pretty_print(std::ostream& out) const {

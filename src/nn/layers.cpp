@@ -1,22 +1,21 @@
 #include <lockstep/nn/layers.h>
 
-#include <cmath>
 #include <ostream>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/dropout.h>
 #include <lockstep/nn/functional.h>
 #include <lockstep/ops/compare.h>
-#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/indexing.h>
-#include <lockstep/tensor/random.h>
 
 #include "autograd/meta.h"
 #include "autograd/replicated_parameter.h"
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
 namespace {
@@ -26,25 +25,15 @@ void check_features(const char* layer, std::int64_t in, std::int64_t out) {
     throw InvalidArgument(text("[", layer, "] expected sizes of at least 0, got ", in, " and ", out));
 }
 
-Parameter uniform_parameter(const Shape& sizes, std::int64_t in_features, const TensorOptions& options) {
-  const double bound = in_features > 0 ? 1 / std::sqrt(double(in_features)) : 0;
-  Tensor value = empty(sizes, {.dtype = options.dtype, .device = options.device});
-  if (bound > 0)
-    uniform_(value, -bound, bound);
-  else
-    value.zero_();
-  return Parameter(value);
-}
-
 }  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) : in_features(in), out_features(out) {
   check_features("Linear", in, out);
-  weight = uniform_parameter({out, in}, in, options.tensor);
-  if (options.bias) bias = uniform_parameter({out}, in, options.tensor);
+  weight = uniform_parameter({out, in}, double(in), options.tensor);
+  if (options.bias) bias = uniform_parameter({out}, double(in), options.tensor);
 }
 
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias ? Tensor(*bias) : Tensor()); }
+Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, tensor_or_none(bias)); }
 
 LazyLinear::LazyLinear(std::int64_t out_features, const LinearOptions& options)
     : weight(Parameter::lazy({out_features, -1})), out_features_(out_features) {
@@ -56,10 +45,11 @@ Tensor LazyLinear::forward(const Tensor& x) {
   if (!weight.defined()) {
     if (x.dim() < 1) throw ShapeError(text("[LazyLinear] expected x [..., in], got ", x.sizes()));
     const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
-    weight = uniform_parameter({out_features_, x.sizes().back()}, x.sizes().back(), like);
-    if (bias) *bias = uniform_parameter({out_features_}, x.sizes().back(), like);
+    const std::int64_t in = x.sizes().back();
+    weight = uniform_parameter({out_features_, in}, double(in), like);
+    if (bias) *bias = uniform_parameter({out_features_}, double(in), like);
   }
-  return linear(x, weight, bias ? Tensor(*bias) : Tensor());
+  return linear(x, weight, tensor_or_none(bias));
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options)
@@ -117,9 +107,7 @@ Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFunct
   return lockstep::embedding(weight, input, options.padding_idx);
 }
 
-Dropout::Dropout(double probability) : p(probability) {
-  if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[Dropout] expected a probability from 0 to 1, got ", p));
-}
+Dropout::Dropout(double probability) : p(detail::checked_probability("Dropout", probability)) {}
 
 Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p, is_training()); }
 

@@ -1,5 +1,7 @@
 #include <lockstep/nn/losses.h>
 
+#include "nn/layer_parameters.h"
+
 namespace lockstep::nn {
 
 BCEWithLogitsLoss::BCEWithLogitsLoss(const BinaryCrossEntropyOptions& options) : reduction_(options.reduction) {
@@ -8,10 +10,9 @@ BCEWithLogitsLoss::BCEWithLogitsLoss(const BinaryCrossEntropyOptions& options) :
 }
 
 Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) const {
-  return binary_cross_entropy_with_logits(input, target,
-                                          {.weight = weight ? Tensor(*weight) : Tensor(),
-                                           .reduction = reduction_,
-                                           .pos_weight = pos_weight ? Tensor(*pos_weight) : Tensor()});
+  return binary_cross_entropy_with_logits(
+      input, target,
+      {.weight = tensor_or_none(weight), .reduction = reduction_, .pos_weight = tensor_or_none(pos_weight)});
 }
 
 }  // namespace lockstep::nn

@@ -1,11 +1,7 @@
 #include <lockstep/nn/pairs.h>
 
-#include <cmath>
-
-#include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/random.h>
-
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 
 namespace lockstep::nn {
 
@@ -14,13 +10,9 @@ Bilinear::Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::in
   if (in1_features < 1 || in2_features < 1 || out_features < 1)
     throw InvalidArgument(
         text("[Bilinear] expected sizes of at least 1, got ", in1_features, ", ", in2_features, " and ", out_features));
-  const double bound = 1 / std::sqrt(double(in1_features));
-  const auto uniform = [&](const Shape& sizes) {
-    Tensor value = empty(sizes, {.dtype = options.tensor.dtype, .device = options.tensor.device});
-    return Parameter(uniform_(value, -bound, bound));
-  };
-  weight = uniform({out_features, in1_features, in2_features});
-  if (options.bias) bias.emplace(uniform({out_features}));
+  const double fan_in = double(in1_features);
+  weight = uniform_parameter({out_features, in1_features, in2_features}, fan_in, options.tensor);
+  if (options.bias) bias = uniform_parameter({out_features}, fan_in, options.tensor);
 }
 
 }  // namespace lockstep::nn

@@ -4,6 +4,7 @@
 
 #include "core/text.h"
 #include "core/type_name.h"
+#include "nn/layer_parameters.h"
 #include "ops/linear.h"
 
 namespace lockstep::nn {
@@ -39,7 +40,7 @@ Tensor Sequential::forward(Tensor x) {
     if (next == Activation::none) {
       x = items_[i].forward(x);
     } else {
-      x = linear(x, layer->weight, layer->bias ? Tensor(*layer->bias) : Tensor(), next);
+      x = linear(x, layer->weight, tensor_or_none(layer->bias), next);
       ++i;
     }
   }

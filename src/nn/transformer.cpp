@@ -12,6 +12,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 #include "ops/linear.h"
 
 namespace lockstep::nn {
@@ -44,7 +45,7 @@ const std::function<Tensor(const Tensor&)>& function_of(const ActivationFunction
 Tensor activated(const Linear& layer, const std::function<Tensor(const Tensor&)>& activation, const Tensor& x) {
   const auto* const plain = activation.target<Tensor (*)(const Tensor&)>();
   if (!plain || *plain != &relu) return activation(layer.forward(x));
-  return linear(x, layer.weight, layer.bias ? Tensor(*layer.bias) : Tensor(), Activation::relu);
+  return linear(x, layer.weight, tensor_or_none(layer.bias), Activation::relu);
 }
 
 template <class Layer>
@@ -85,13 +86,11 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       batch_first_(options.batch_first) {}
 
 Tensor TransformerEncoderLayer::attend(const Tensor& x, const EncoderCall& call) {
-  return dropout1(self_attn
-                      .forward(x, x, x,
-                               {.key_padding_mask = call.src_key_padding_mask,
-                                .attn_mask = call.src_mask,
-                                .need_weights = false,
-                                .is_causal = call.is_causal})
-                      .output);
+  const AttentionCall masks = {.key_padding_mask = call.src_key_padding_mask,
+                               .attn_mask = call.src_mask,
+                               .need_weights = false,
+                               .is_causal = call.is_causal};
+  return dropout1(self_attn.forward(x, x, x, masks).output);
 }
 
 Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) {
@@ -126,23 +125,19 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       batch_first_(options.batch_first) {}
 
 Tensor TransformerDecoderLayer::attend(const Tensor& x, const DecoderCall& call) {
-  return dropout1(self_attn
-                      .forward(x, x, x,
-                               {.key_padding_mask = call.tgt_key_padding_mask,
-                                .attn_mask = call.tgt_mask,
-                                .need_weights = false,
-                                .is_causal = call.tgt_is_causal})
-                      .output);
+  const AttentionCall masks = {.key_padding_mask = call.tgt_key_padding_mask,
+                               .attn_mask = call.tgt_mask,
+                               .need_weights = false,
+                               .is_causal = call.tgt_is_causal};
+  return dropout1(self_attn.forward(x, x, x, masks).output);
 }
 
 Tensor TransformerDecoderLayer::attend_to(const Tensor& x, const Tensor& memory, const DecoderCall& call) {
-  return dropout2(multihead_attn
-                      .forward(x, memory, memory,
-                               {.key_padding_mask = call.memory_key_padding_mask,
-                                .attn_mask = call.memory_mask,
-                                .need_weights = false,
-                                .is_causal = call.memory_is_causal})
-                      .output);
+  const AttentionCall masks = {.key_padding_mask = call.memory_key_padding_mask,
+                               .attn_mask = call.memory_mask,
+                               .need_weights = false,
+                               .is_causal = call.memory_is_causal};
+  return dropout2(multihead_attn.forward(x, memory, memory, masks).output);
 }
 
 Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) {
