@@ -1,22 +1,18 @@
 #include <lockstep/nn/recurrent.h>
 
-#include <cmath>
-
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/random.h>
 
 #include "core/text.h"
+#include "nn/layer_parameters.h"
 #include "ops/recurrent/sequence.h"
 
 namespace lockstep::nn {
 namespace {
-
-Tensor value_or_none(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
 
 // Permutes dimension 1 of x.
 Tensor reordered(const Tensor& x, const std::vector<std::int64_t>& order) {
@@ -24,10 +20,9 @@ Tensor reordered(const Tensor& x, const std::vector<std::int64_t>& order) {
   return index_select(x, 1, tensor(order, {.device = x.device()}));
 }
 
-LSTMOptions common(const RNNOptions& o) {
-  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.tensor};
-}
-LSTMOptions common(const GRUOptions& o) {
+// The options of an RNN or a GRU.
+template <class Options>
+LSTMOptions common(const Options& o) {
   return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.tensor};
 }
 
@@ -60,11 +55,8 @@ RecurrentStack::RecurrentStack(const Settings& settings) : settings_(settings) {
   if (options.proj_size < 0 || options.proj_size >= hidden_size)
     throw InvalidArgument(
         text("[", name(), "] expected a proj_size from 0 to below ", hidden_size, ", got ", options.proj_size));
-  const double bound = 1 / std::sqrt(double(hidden_size));
   const auto parameter = [&](const Shape& sizes) {
-    const TensorOptions& tensor = settings_.options.tensor;
-    Tensor value = empty(sizes, {.dtype = tensor.dtype, .device = tensor.device});
-    return Parameter(uniform_(value, -bound, bound));
+    return uniform_parameter(sizes, double(settings_.hidden_size), settings_.options.tensor);
   };
   const std::int64_t wide = recurrent::gates_of(kind) * hidden_size, directions = options.bidirectional ? 2 : 1;
   const std::int64_t out = options.proj_size ? options.proj_size : hidden_size;
@@ -152,9 +144,9 @@ LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const T
                                         c.defined() ? c.select(0, nth) : Tensor(),
                                         w.weight_ih,
                                         w.weight_hh,
-                                        value_or_none(w.bias_ih),
-                                        value_or_none(w.bias_hh),
-                                        value_or_none(w.weight_hr)};
+                                        tensor_or_none(w.bias_ih),
+                                        tensor_or_none(w.bias_hh),
+                                        tensor_or_none(w.weight_hr)};
       const recurrent::Outputs out = recurrent::run(name(), kind, inputs, direction == 0 ? forward : backward);
       outputs.push_back(out.output);
       last_h.push_back(out.h);
@@ -201,12 +193,12 @@ PackedLSTMOutput RecurrentStack::run(const PackedSequence& x, const Tensor& h, c
 }
 
 RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
-    : stack_({options.nonlinearity == Nonlinearity::relu ? RecurrentKind::rnn_relu : RecurrentKind::rnn_tanh,
-              input_size, hidden_size, common(options)}) {}
+    : RecurrentLayer({options.nonlinearity == Nonlinearity::relu ? RecurrentKind::rnn_relu : RecurrentKind::rnn_tanh,
+                      input_size, hidden_size, common(options)}) {}
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const GRUOptions& options)
-    : stack_({RecurrentKind::gru, input_size, hidden_size, common(options)}) {}
+    : RecurrentLayer({RecurrentKind::gru, input_size, hidden_size, common(options)}) {}
 LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, const LSTMOptions& options)
-    : stack_({RecurrentKind::lstm, input_size, hidden_size, options}) {}
+    : RecurrentLayer({RecurrentKind::lstm, input_size, hidden_size, options}) {}
 
 RNNOutput RNN::forward(const Tensor& x, const Tensor& h) const {
   const LSTMOutput out = stack_.run(x, h, {}, is_training());
@@ -229,19 +221,6 @@ LSTMOutput LSTM::forward(const Tensor& x, const Tensor& h, const Tensor& c) cons
 }
 PackedLSTMOutput LSTM::forward(const PackedSequence& x, const Tensor& h, const Tensor& c) const {
   return stack_.run(x, h, c, is_training());
-}
-
-void RNN::visit(const Path& path, Visitor& visitor) {
-  visitor.module(path, *this);
-  stack_.visit(path, visitor);
-}
-void GRU::visit(const Path& path, Visitor& visitor) {
-  visitor.module(path, *this);
-  stack_.visit(path, visitor);
-}
-void LSTM::visit(const Path& path, Visitor& visitor) {
-  visitor.module(path, *this);
-  stack_.visit(path, visitor);
 }
 
 }  // namespace lockstep::nn

@@ -124,38 +124,46 @@ class LOCKSTEP_API RecurrentStack {
   std::vector<RecurrentWeights> weights_;  // layer by layer, both directions
 };
 
+namespace detail {
+
+/// A layer that holds a stack.
+template <class Self>
+class RecurrentLayer : public Module<Self> {
+ public:
+  /// Throws InvalidArgument for a layer that does not exist.
+  RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
+  void visit(const Path& path, Visitor& visitor) override {
+    visitor.module(path, *this);
+    stack_.visit(path, visitor);
+  }
+
+ protected:
+  explicit RecurrentLayer(const RecurrentStack::Settings& settings) : stack_(settings) {}
+  RecurrentStack stack_;
+};
+
+}  // namespace detail
+
 /// x may be a Tensor or a PackedSequence; shapes are described above. Throws ShapeError, DTypeError and DeviceMismatch
 /// naming the layer.
-class LOCKSTEP_API RNN : public Module<RNN> {
+class LOCKSTEP_API RNN : public detail::RecurrentLayer<RNN> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(RNN);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
-  /// Throws InvalidArgument for a layer that does not exist.
-  RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
-  void visit(const Path& path, Visitor& visitor) override;
-
- private:
-  RecurrentStack stack_;
 };
 
-class LOCKSTEP_API GRU : public Module<GRU> {
+class LOCKSTEP_API GRU : public detail::RecurrentLayer<GRU> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const GRUOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(GRU);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
-  /// Throws InvalidArgument for a layer that does not exist.
-  RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
-  void visit(const Path& path, Visitor& visitor) override;
-
- private:
-  RecurrentStack stack_;
 };
 
 /// Pass both initial h and c, or neither; else it throws InvalidArgument.
-class LOCKSTEP_API LSTM : public Module<LSTM> {
+class LOCKSTEP_API LSTM : public detail::RecurrentLayer<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const LSTMOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTM);
@@ -165,12 +173,6 @@ class LOCKSTEP_API LSTM : public Module<LSTM> {
     return forward(x, std::get<0>(state), std::get<1>(state));
   }
   PackedLSTMOutput forward(const PackedSequence& x, const Tensor& h = {}, const Tensor& c = {}) const;
-  /// Throws InvalidArgument for a layer that does not exist.
-  RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
-  void visit(const Path& path, Visitor& visitor) override;
-
- private:
-  RecurrentStack stack_;
 };
 
 }  // namespace lockstep::nn
