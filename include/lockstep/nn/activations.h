@@ -10,6 +10,28 @@
 
 namespace lockstep::nn {
 
+namespace detail {
+
+/// An activation without options.
+template <class Self, Tensor (*kFunction)(const Tensor&)>
+struct PlainActivation : Module<Self> {
+  Tensor forward(const Tensor& x) const { return kFunction(x); }
+};
+
+}  // namespace detail
+
+struct LOCKSTEP_API SELU : detail::PlainActivation<SELU, selu> {};
+struct LOCKSTEP_API SiLU : detail::PlainActivation<SiLU, silu> {};
+struct LOCKSTEP_API Mish : detail::PlainActivation<Mish, mish> {};
+struct LOCKSTEP_API ReLU6 : detail::PlainActivation<ReLU6, relu6> {};
+struct LOCKSTEP_API Hardsigmoid : detail::PlainActivation<Hardsigmoid, hardsigmoid> {};
+struct LOCKSTEP_API Hardswish : detail::PlainActivation<Hardswish, hardswish> {};
+struct LOCKSTEP_API Sigmoid : detail::PlainActivation<Sigmoid, sigmoid> {};
+struct LOCKSTEP_API Tanh : detail::PlainActivation<Tanh, tanh> {};
+struct LOCKSTEP_API LogSigmoid : detail::PlainActivation<LogSigmoid, logsigmoid> {};
+struct LOCKSTEP_API Softsign : detail::PlainActivation<Softsign, softsign> {};
+struct LOCKSTEP_API Tanhshrink : detail::PlainActivation<Tanhshrink, tanhshrink> {};
+
 struct LOCKSTEP_API Identity : Module<Identity> {
   Tensor forward(const Tensor& x) const { return x; }
 };
@@ -41,23 +63,11 @@ struct LOCKSTEP_API CELU : Module<CELU> {
   Tensor forward(const Tensor& x) const { return celu(x, alpha); }
 };
 
-struct LOCKSTEP_API SELU : Module<SELU> {
-  Tensor forward(const Tensor& x) const { return selu(x); }
-};
-
 struct LOCKSTEP_API GELU : Module<GELU> {
   explicit GELU(Choice<GeluForm> how = GeluForm::exact) : approximate(how) {}
   GeluForm approximate;  ///< How the error function is computed.
   auto members() { return nn::members("approximate", approximate); }
   Tensor forward(const Tensor& x) const { return gelu(x, approximate); }
-};
-
-struct LOCKSTEP_API SiLU : Module<SiLU> {
-  Tensor forward(const Tensor& x) const { return silu(x); }
-};
-
-struct LOCKSTEP_API Mish : Module<Mish> {
-  Tensor forward(const Tensor& x) const { return mish(x); }
 };
 
 struct LOCKSTEP_API Hardtanh : Module<Hardtanh> {
@@ -67,39 +77,11 @@ struct LOCKSTEP_API Hardtanh : Module<Hardtanh> {
   Tensor forward(const Tensor& x) const { return hardtanh(x, min, max); }
 };
 
-struct LOCKSTEP_API ReLU6 : Module<ReLU6> {
-  Tensor forward(const Tensor& x) const { return relu6(x); }
-};
-
-struct LOCKSTEP_API Hardsigmoid : Module<Hardsigmoid> {
-  Tensor forward(const Tensor& x) const { return hardsigmoid(x); }
-};
-
-struct LOCKSTEP_API Hardswish : Module<Hardswish> {
-  Tensor forward(const Tensor& x) const { return hardswish(x); }
-};
-
 struct LOCKSTEP_API Softplus : Module<Softplus> {
   explicit Softplus(const SoftplusOptions& options = {}) : beta(options.beta), threshold(options.threshold) {}
   double beta, threshold;  ///< See softplus().
   auto members() { return nn::members("beta", beta, "threshold", threshold); }
   Tensor forward(const Tensor& x) const { return softplus(x, {.beta = beta, .threshold = threshold}); }
-};
-
-struct LOCKSTEP_API Sigmoid : Module<Sigmoid> {
-  Tensor forward(const Tensor& x) const { return sigmoid(x); }
-};
-
-struct LOCKSTEP_API Tanh : Module<Tanh> {
-  Tensor forward(const Tensor& x) const { return tanh(x); }
-};
-
-struct LOCKSTEP_API LogSigmoid : Module<LogSigmoid> {
-  Tensor forward(const Tensor& x) const { return logsigmoid(x); }
-};
-
-struct LOCKSTEP_API Softsign : Module<Softsign> {
-  Tensor forward(const Tensor& x) const { return softsign(x); }
 };
 
 struct LOCKSTEP_API Hardshrink : Module<Hardshrink> {
@@ -114,10 +96,6 @@ struct LOCKSTEP_API Softshrink : Module<Softshrink> {
   double lambda;
   auto members() { return nn::members("lambda", lambda); }
   Tensor forward(const Tensor& x) const { return softshrink(x, lambda); }
-};
-
-struct LOCKSTEP_API Tanhshrink : Module<Tanhshrink> {
-  Tensor forward(const Tensor& x) const { return tanhshrink(x); }
 };
 
 struct LOCKSTEP_API Softmax : Module<Softmax> {
