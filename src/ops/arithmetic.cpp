@@ -6,20 +6,14 @@
 #include <lockstep/tensor/creation.h>
 
 #include "autograd/in_place.h"
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/elementwise.h"
 #include "ops/number.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // A number that with_number() accepted.
 template <class T>

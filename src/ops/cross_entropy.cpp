@@ -18,11 +18,6 @@
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
-
 // Numbers that the forward keeps for each row, along the dimension of the classes.
 enum RowStat {
   kLoss,

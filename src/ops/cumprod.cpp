@@ -7,19 +7,14 @@
 #include <lockstep/ops/join.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 template <class Out, class In>
 struct RunningProduct {
@@ -72,7 +67,7 @@ Tensor recurrence(const char* node, const Tensor& g, const Tensor& x, int dim) {
     if constexpr (sizeof(T) >= 4) map_rows<T, T, T>("cumprod_gradient", 2, Direction<T>(), dim, out, g, x);
   });
   if (records(g, x))
-    record(node, out, {&g, &x}, [x = Saved(x), y = Saved(out, autograd::kOutput), dim, node](const Tensor& h) {
+    record(node, out, {&g, &x}, [x = Saved(x), y = Saved(out, kOutput), dim, node](const Tensor& h) {
       const Tensor factors = x.get(), result = y.get(), other = recurrence<Other, Direction>(node, h, factors, dim);
       constexpr bool kDescends = std::is_same_v<Direction<float>, FromTheEnd<float>>;
       return Gradients{other, kDescends ? result * behind(other, dim, 0) : other * behind(result, dim, 0)};
@@ -92,7 +87,7 @@ Tensor cumprod(const Tensor& x, std::int64_t dim) {
     map_rows<Result, T>("cumprod", 1, RunningProduct<Result, T>(), d, out, x);
   });
   if (records(x))
-    record("Cumprod", out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), d](const Tensor& g) {
+    record("Cumprod", out, {&x}, [x = Saved(x), y = Saved(out, kOutput), d](const Tensor& g) {
       const Tensor factors = widened(x.get());
       if (factors.dim() == 0 || factors.numel() == 0) return Gradients{g};
       const Tensor after = recurrence<FromTheEnd, FromTheStart>("CumprodGradient", widened(g), factors, d);

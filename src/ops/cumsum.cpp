@@ -1,10 +1,10 @@
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/order.h>
 
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 
 namespace lockstep {
 namespace {
@@ -33,9 +33,8 @@ Tensor cumsum(const Tensor& x, std::int64_t dim) {
     using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
     map_rows<Result, T>("cumsum", 1, RunningSum<Result, T>(), d, out, x);
   });
-  if (autograd::records(x))
-    autograd::record("Cumsum", out, {&x},
-                     [d](const Tensor& g) { return autograd::Gradients{flip(cumsum(flip(g, {d}), d), {d})}; });
+  if (records(x))
+    record("Cumsum", out, {&x}, [d](const Tensor& g) { return Gradients{flip(cumsum(flip(g, {d}), d), {d})}; });
   return out;
 }
 

@@ -5,10 +5,10 @@
 #include <lockstep/kernels/cuda/pack.h>
 #include <lockstep/tensor/batch_shard.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
+#include "ops/record.h"
 #include "tensor/random_kernel.h"
 #include "tensor/replay_values.h"
 
@@ -115,9 +115,8 @@ Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
     else
       launch("dropout", double(impl.numel), out, std::array{&from}, kernel);
   });
-  if (autograd::records(x))
-    autograd::record("Dropout", out, {&x},
-                     [mask, memory](const Tensor& g) { return autograd::Gradients{masked(g, mask, memory)}; });
+  if (records(x))
+    record("Dropout", out, {&x}, [mask, memory](const Tensor& g) { return Gradients{masked(g, mask, memory)}; });
   return out;
 }
 

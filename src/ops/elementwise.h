@@ -22,16 +22,14 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
 
-#include "autograd/record.h"
 #include "kernels/map/map.h"
 #include "ops/floating.h"
 #include "ops/images.h"
+#include "ops/record.h"
 #include "ops/result_type.h"
 #include "ops/wide.h"
 
 namespace lockstep {
-
-using autograd::kOutput;
 
 /// An uninitialized tensor of the shape that a and b broadcast to.
 inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b, DType dtype) {
@@ -45,13 +43,6 @@ inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b,
 Tensor number_beside(const Tensor& like, double number);
 
 namespace elementwise {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
-using autograd::SavedAs;
 
 template <class F>
 struct Gradient {

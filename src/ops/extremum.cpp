@@ -4,17 +4,12 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "kernels/rows/rows.h"
+#include "ops/record.h"
 #include "ops/shared_gradient.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 struct Greatest {
   static constexpr bool kGreatest = true;
@@ -80,7 +75,7 @@ Tensor extremum(const char* op, const char* node, const Tensor& x, const DimMask
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), from.dtype);
   visit_numeric(op, from.dtype, [&]<class T>() { reduce<T, T>(op, Extremum<ComputeType<T>, Order>(), out, x, mask); });
   if (records(x))
-    record(node, out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), mask](const Tensor& g) {
+    record(node, out, {&x}, [x = Saved(x), y = Saved(out, kOutput), mask](const Tensor& g) {
       return Gradients{shared_evenly(g, x.get(), y.get(), mask)};
     });
   return out;

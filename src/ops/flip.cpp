@@ -1,7 +1,7 @@
 #include <lockstep/ops/layout.h>
 
-#include "autograd/record.h"
 #include "kernels/map/map.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 #include "tensor/copy.h"
 
@@ -30,8 +30,7 @@ Tensor flip(const Tensor& x, const Shape& dims) {
         {{out.impl()->data(), from.data() + start * std::int64_t(size_of(from.dtype))}, geometry}, Identity(), &forms};
     launch("flip", 0, out, std::array{&x}, kernel);
   }
-  if (autograd::records(x))
-    autograd::record("Flip", out, {&x}, [dims](const Tensor& g) { return autograd::Gradients{flip(g, dims)}; });
+  if (records(x)) record("Flip", out, {&x}, [dims](const Tensor& g) { return Gradients{flip(g, dims)}; });
   return out;
 }
 

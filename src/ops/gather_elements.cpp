@@ -4,23 +4,17 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "core/text.h"
 #include "kernels/rows/rows.h"
 #include "ops/index_check.h"
+#include "ops/record.h"
 #include "ops/sorted_places.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 template <class T>
 struct PickElements {

@@ -5,19 +5,14 @@
 #include <lockstep/kernels/cuda/pack.h>
 #include <lockstep/kernels/cuda/walk.h>
 #include <lockstep/kernels/visit.h>
-#include "autograd/record.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
+#include "ops/record.h"
 #include "ops/sorted_places.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // The sizes of dense tensors [outer, places, inner].
 struct Slices {

@@ -4,15 +4,13 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
 
 void check_alike(const char* op, std::span<const Tensor> tensors) {
   if (tensors.empty()) throw InvalidArgument(text("[", op, "] expected at least one tensor, got none"));
@@ -74,7 +72,7 @@ std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t c
     const NoGrad guard;
     for (std::size_t i = 0; i < count; ++i) parts.push_back(view(whole, i));
   }
-  if (count > 0 && autograd::records(whole))
+  if (count > 0 && records(whole))
     autograd::record_many(node, parts, std::span(&whole, 1), [view, sizes = whole.sizes()](const Gradients& g) {
       return Gradients{joined(g, sizes, view)};
     });

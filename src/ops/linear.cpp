@@ -6,21 +6,15 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/autocast.h"
 #include "ops/product.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // The gradient of linear's second input, computed in its final memory if that is known.
 Tensor weight_gradient(const Tensor& g, const Tensor& x) {

@@ -3,19 +3,13 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/autocast.h"
 #include "ops/product.h"
+#include "ops/record.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 [[noreturn]] void throw_shapes(const char* op, const char* expected, const Tensor& a, const Tensor& b) {
   throw ShapeError(text("[", op, "] expected ", expected, ", got ", a.sizes(), " and ", b.sizes()));

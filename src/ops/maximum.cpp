@@ -6,12 +6,6 @@
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
-
 struct Maximum {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {

@@ -9,8 +9,8 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "autograd/in_place.h"
-#include "autograd/record.h"
 #include "core/text.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
@@ -21,13 +21,13 @@ template <class F>
 Tensor& TensorMethods::change(const char* op, const F& f) {
   Tensor& target = static_cast<Tensor&>(*this);
   autograd::check_in_place(op, target);
-  const Tensor result = f(autograd::records(target) ? target.clone() : target);
+  const Tensor result = f(records(target) ? target.clone() : target);
   if (result.sizes() != target.sizes() || promote(result.dtype(), target.dtype()) != target.dtype())
     throw DTypeError(text("[", op, "] in-place result has dtype ", result.dtype(), " and shape ", result.sizes(),
                           ", but the tensor is ", target.dtype(), " ", target.sizes(),
                           ": use the out-of-place function"));
   const TensorImpl& impl = *target.impl();
-  if (!autograd::records(target) || impl.follows_base || result.dtype() != target.dtype()) return target.copy_(result);
+  if (!records(target) || impl.follows_base || result.dtype() != target.dtype()) return target.copy_(result);
   // The result's node becomes the target's, so that hooks of the target see the gradients that reach it by outputs that
   // the operation saved.
   autograd::check_recorded_in_place(op, target);

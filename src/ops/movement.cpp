@@ -3,18 +3,13 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "autograd/in_place.h"
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/images.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
 
 Tensor recorded_copy(const char* node, const Tensor& x, Tensor out) {
   const DType dtype = out.dtype();

@@ -6,19 +6,14 @@
 
 #include <cmath>
 
-#include "autograd/record.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // n, or 1 where n is 0: so that a zero vector gets the gradient 0.
 Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
@@ -27,8 +22,7 @@ Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
   Tensor out = sum_squares("norm", x, mask, keep_dims, 1, Finish::root);
   if (records(x))
     record("Norm", out, {&x},
-           [x = Saved(x), y = Saved(out, autograd::kOutput),
-            kept = reduced_sizes(x.sizes(), mask, true)](const Tensor& g) {
+           [x = Saved(x), y = Saved(out, kOutput), kept = reduced_sizes(x.sizes(), mask, true)](const Tensor& g) {
              const Tensor share = widened(g) / divisor(widened(y.get()));  // may overflow 16 bits if the norm is small
              return Gradients{(widened(x.get()) * share.reshape(kept)).to(g.dtype())};
            });
@@ -40,8 +34,7 @@ Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
   Tensor out = pow(sum(pow(abs(x.detach()), p), dims_of(mask, x.dim()), keep_dims), 1 / p);
   if (records(x))
     record("Norm", out, {&x},
-           [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true),
-            p](const Tensor& g) {
+           [x = Saved(x), y = Saved(out, kOutput), kept = reduced_sizes(x.sizes(), mask, true), p](const Tensor& g) {
              // sign(x) (|x| / n)^(p - 1); 0 for x = 0, and for n = 0, which a single 0 gives if p < 0
              const Tensor v = x.get(), size = abs(v), n = y.get();
              const Tensor zero = eq(v, 0), none = eq(n, 0).reshape(kept);

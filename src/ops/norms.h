@@ -8,7 +8,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
-#include "autograd/record.h"
+#include "ops/record.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -27,7 +27,6 @@ struct NormGradients {
 template <class Backward>
 void record_norm(const char* node, Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
                  Backward backward) {
-  using autograd::needs_grad, autograd::Saved;
   const bool weighted = weight.defined(), biased = bias.defined();
   std::vector<Tensor> inputs = {x};
   if (weighted) inputs.push_back(weight);
@@ -38,7 +37,7 @@ void record_norm(const char* node, Tensor& y, const Tensor& x, const Tensor& wei
                         [backward = std::move(backward), needs, weighted, biased, saved_x = Saved(x),
                          saved_weight = weighted ? Saved(weight) : Saved()](const Tensor& g) {
                           const NormGradients of = backward(g, saved_x.get(), saved_weight.get(), needs);
-                          autograd::Gradients gradients = {needs.x ? of.x : Tensor()};
+                          Gradients gradients = {needs.x ? of.x : Tensor()};
                           if (weighted) gradients.push_back(needs.weight ? of.weight : Tensor());
                           if (biased) gradients.push_back(needs.bias ? of.bias : Tensor());
                           return gradients;

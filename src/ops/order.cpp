@@ -10,9 +10,9 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/map/map.h"
+#include "ops/record.h"
 #include "ops/shared_gradient.h"
 #include "ops/sorted_places.h"
 
@@ -79,12 +79,11 @@ ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims) {
 Tensor median(const Tensor& x) {
   Tensor out = median(impl_of("median", x).sizes.empty() ? x.detach() : x.detach().flatten(), 0).values;
   if (x.dim() == 0) out = out.clone();
-  if (autograd::records(x))
-    autograd::record("Median", out, {&x},
-                     [x = autograd::Saved(x), y = autograd::Saved(out, autograd::kOutput)](const Tensor& g) {
-                       const Tensor from = x.get();
-                       return autograd::Gradients{shared_evenly(g, from, y.get(), all_of(from.dim()))};
-                     });
+  if (records(x))
+    record("Median", out, {&x}, [x = Saved(x), y = Saved(out, kOutput)](const Tensor& g) {
+      const Tensor from = x.get();
+      return Gradients{shared_evenly(g, from, y.get(), all_of(from.dim()))};
+    });
   return out;
 }
 

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/pad_border.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
 
 // The padding of each dimension: elements added (positive) or cut (negative) before and behind.
 struct Padded {
@@ -59,8 +57,7 @@ Tensor with_constant(const Tensor& kept, const Padded& padded, double value) {
   check_fits("pad", value, out.dtype());
   fill_values(out, value);
   copy_values(inside(out), kept);
-  if (autograd::records(kept))
-    autograd::record("Pad", out, {&kept}, [inside](const Tensor& g) { return Gradients{inside(g)}; });
+  if (records(kept)) record("Pad", out, {&kept}, [inside](const Tensor& g) { return Gradients{inside(g)}; });
   return out;
 }
 

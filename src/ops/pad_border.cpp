@@ -7,9 +7,9 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/images.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -73,9 +73,8 @@ Tensor with_border(const Tensor& x, const Border& border) {
         copy_values(whole.narrow(d, strip.to, strip.count), border.mode == PadMode::reflect ? flip(from, {d}) : from);
       });
   }
-  if (autograd::records(x))
-    autograd::record("PadBorder", out, {&x},
-                     [border](const Tensor& g) { return autograd::Gradients{without_border(g, border)}; });
+  if (records(x))
+    record("PadBorder", out, {&x}, [border](const Tensor& g) { return Gradients{without_border(g, border)}; });
   return out;
 }
 
@@ -98,9 +97,9 @@ Tensor without_border(const Tensor& g, const Border& border) {
       });
     out = copied(within(sums, border, 0), *g.impl()->storage->device, g.dtype());
   }
-  if (autograd::records(g))
-    autograd::record("PadBorderBackward", out, {&g},
-                     [border](const Tensor& twice) { return autograd::Gradients{with_border(twice, border)}; });
+  if (records(g))
+    record("PadBorderBackward", out, {&g},
+           [border](const Tensor& twice) { return Gradients{with_border(twice, border)}; });
   return out;
 }
 

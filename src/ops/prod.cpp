@@ -3,20 +3,15 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 template <class C>
 struct Product {

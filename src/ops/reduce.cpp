@@ -3,17 +3,13 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 
-#include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
 
 // Floats are summed in float, in short chains that are added in a tree: the error grows with the logarithm of the
 // count.

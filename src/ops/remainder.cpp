@@ -7,11 +7,6 @@
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 using std::fmod;
 
 struct Remainder {

@@ -4,8 +4,8 @@
 
 #include <lockstep/ops/join.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
+#include "ops/record.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -29,12 +29,11 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
   Tensor out = x.detach();
   for (int i = 0; i < dims.rank(); ++i) out = shifted(out, wrap_dim("roll", dims[i], x.dim()), shifts[i]);
   if (out.impl()->storage == x.impl()->storage) out = out.clone();  // nothing was shifted
-  if (autograd::records(x)) {
+  if (records(x)) {
     Shape back = shifts;
     for (int i = 0; i < back.rank(); ++i)
       back[i] = -(shifts[i] % std::max<std::int64_t>(1, size_of_dim(x, wrap_dim("roll", dims[i], x.dim()))));
-    autograd::record("Roll", out, {&x},
-                     [back, dims](const Tensor& g) { return autograd::Gradients{roll(g, back, dims)}; });
+    record("Roll", out, {&x}, [back, dims](const Tensor& g) { return Gradients{roll(g, back, dims)}; });
   }
   return out;
 }

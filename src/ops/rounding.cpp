@@ -48,8 +48,7 @@ Tensor step(const char* op, const char* node, const Tensor& x, const F& f) {
   check_floating(op, x);
   Tensor out = make_like(x);
   map_floating(op, 1, f, out, x);
-  if (autograd::records(x))
-    autograd::record(node, out, {&x}, [](const Tensor& g) { return autograd::Gradients{zeros_like(g)}; });
+  if (records(x)) record(node, out, {&x}, [](const Tensor& g) { return Gradients{zeros_like(g)}; });
   return out;
 }
 

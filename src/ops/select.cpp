@@ -6,12 +6,6 @@
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
-
 struct Choose {
   template <class T>
   LOCKSTEP_HD T operator()(bool condition, T a, T b) const {

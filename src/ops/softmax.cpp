@@ -6,18 +6,13 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // The sum of exp(x - shift).
 template <class C, class Team, class AnyRow>
@@ -128,9 +123,8 @@ Tensor softmax_along(const Tensor& x, int dim, bool is_gradient_of_logsumexp = f
   visit_floating("softmax", x.dtype(),
                  [&]<class T>() { map_rows<T, T>("softmax", 5, Softmax<T>{is_gradient_of_logsumexp}, dim, out, x); });
   if (records(x))
-    record("Softmax", out, {&x}, [y = Saved(out, autograd::kOutput), dim](const Tensor& g) {
-      return Gradients{softmax_gradient(g, y.get(), dim)};
-    });
+    record("Softmax", out, {&x},
+           [y = Saved(out, kOutput), dim](const Tensor& g) { return Gradients{softmax_gradient(g, y.get(), dim)}; });
   return out;
 }
 
@@ -160,9 +154,8 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim) {
   visit_floating("log_softmax", x.dtype(),
                  [&]<class T>() { map_rows<T, T>("log_softmax", 5, LogSoftmax<T>(), d, out, x); });
   if (records(x))
-    record("LogSoftmax", out, {&x}, [y = Saved(out, autograd::kOutput), d](const Tensor& g) {
-      return Gradients{log_softmax_gradient(g, y.get(), d)};
-    });
+    record("LogSoftmax", out, {&x},
+           [y = Saved(out, kOutput), d](const Tensor& g) { return Gradients{log_softmax_gradient(g, y.get(), d)}; });
   return out;
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include <lockstep/kernels/visit.h>
-#include "autograd/record.h"
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
+#include "ops/record.h"
 
 namespace lockstep {
 namespace {
@@ -58,10 +58,9 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
                              lower};
     launch(op, 0, out, std::array{&dense}, kernel);
   });
-  if (autograd::records(x))
-    autograd::record(lower ? "Tril" : "Triu", out, {&x}, [op, diagonal, lower](const Tensor& g) {
-      return autograd::Gradients{triangle(op, g, diagonal, lower)};
-    });
+  if (records(x))
+    record(lower ? "Tril" : "Triu", out, {&x},
+           [op, diagonal, lower](const Tensor& g) { return Gradients{triangle(op, g, diagonal, lower)}; });
   return out;
 }
 

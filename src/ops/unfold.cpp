@@ -3,15 +3,12 @@
 
 #include "autograd/views.h"
 #include "core/text.h"
+#include "ops/record.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
 
 // The gradient of the base, from the windows' gradient [..., windows, ..., size].
 Tensor gradient_of_base(const Tensor& gradient, const Shape& base, int dim, std::int64_t step) {

@@ -2,17 +2,12 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
+#include "ops/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 Tensor centered(const Tensor& x, const Shape& dims) { return x - mean(x, dims, true); }
 
@@ -25,7 +20,7 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
   Tensor out = sum_squares(op, centered(x.detach(), dims), mask, options.keep_dims, 1 / freedom, finish);
   if (records(x))
     record(finish == Finish::root ? "Stddev" : "Var", out, {&x},
-           [x = Saved(x), y = Saved(out, autograd::kOutput), dims, kept = reduced_sizes(x.sizes(), mask, true), freedom,
+           [x = Saved(x), y = Saved(out, kOutput), dims, kept = reduced_sizes(x.sizes(), mask, true), freedom,
             finish](const Tensor& g) {
              Tensor share = g;
              if (finish == Finish::root) {

@@ -9,14 +9,12 @@
 
 #include "autograd/views.h"
 #include "core/text.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
 using autograd::view_of;
 
 // The gradient of the base, dense: zeros except in the view, which is repeated on the gradient to find its place.

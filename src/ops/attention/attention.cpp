@@ -9,23 +9,17 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/geometry.h"
 #include "ops/attention/blocks.h"
 #include "ops/autocast.h"
 #include "ops/fused.h"
 #include "ops/product.h"
+#include "ops/record.h"
 #include "ops/wide.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 constexpr const char* kName = "scaled_dot_product_attention";
 
@@ -171,7 +165,7 @@ Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores)
   if (records(in.query, in.key, in.value))
     record("ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
            [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value),
-            mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, autograd::kOutput), logsumexp,
+            mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, kOutput), logsumexp,
             scale = in.scale, causal = in.causal](const Tensor& g) {
              return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal}, y.get(), logsumexp);
            });

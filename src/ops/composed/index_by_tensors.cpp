@@ -7,9 +7,9 @@
 #include <lockstep/tensor/indexing.h>
 
 #include "autograd/in_place.h"
-#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/index_check.h"
+#include "ops/record.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -144,7 +144,7 @@ Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Te
   const Tensor places = numbers.picked({indices.begin(), indices.size()});
   if (broadcast("index_put_", places.sizes(), values.sizes()) != places.sizes())
     throw ShapeError(text("[index_put_] expected values that broadcast to ", places.sizes(), ", got ", values.sizes()));
-  const Tensor before = (autograd::records(*this) ? clone() : *this).reshape(-1);
+  const Tensor before = (records(*this) ? clone() : *this).reshape(-1);
   const Tensor at = places.reshape(-1), source = values.to(dtype()).expand(places.sizes()).reshape(-1);
   const Tensor after =
       accumulate ? lockstep::scatter_add(before, 0, at, source) : scatter_elements(before, 0, at, source);

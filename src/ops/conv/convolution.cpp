@@ -3,20 +3,14 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "ops/conv/composed.h"
 #include "ops/fused.h"
 #include "ops/images.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::needs_grad;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 bool is_narrow(DType dtype) { return size_of(dtype) < size_of(kFloat32); }
 

@@ -18,11 +18,6 @@
 namespace lockstep {
 namespace {
 
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
-
 // The states of a target: a blank, its first class, a blank, its second class, ..., a blank.
 struct CtcStates {
   std::int64_t blank;

@@ -3,7 +3,7 @@
 namespace lockstep::recurrent {
 
 Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
-                          const autograd::Gradients& arrived) {
+                          const Gradients& arrived) {
   Inputs views = in;
   std::vector<Tensor> inputs, roots, seeds;
   for (std::size_t i = 0; i < kInputs; ++i)

@@ -13,9 +13,9 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/record.h"
 #include "kernels/map/multi_output.h"
 #include "ops/product.h"
+#include "ops/record.h"
 #include "ops/recurrent/history.h"
 #include "ops/recurrent/sequence.h"
 
@@ -112,7 +112,7 @@ Kept forward_pass(const Inputs& in, const Steps& steps) {
 // The gradients of all inputs, undefined where not needed.
 template <class Cell>
 Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, const std::array<int, kInputs>& slots,
-                     const Steps& steps, const Kept& kept, const autograd::Gradients& arrived) {
+                     const Steps& steps, const Kept& kept, const Gradients& arrived) {
   const Tensor& x = in[kX];
   const std::int64_t wide = in[kWeightIh].sizes()[0], hidden = wide / Cell::kGates;
   const Tensor d_output = arrived[0].defined() ? arrived[0] : own_gradient(x, {}, {steps.total(), hidden});
@@ -159,19 +159,19 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
 /// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if one input
 /// was computed from another, its part of the gradient must not be added to the other's here.
 Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
-                          const autograd::Gradients& arrived);
+                          const Gradients& arrived);
 
 template <class Cell>
 Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
   Kept kept = forward_pass<Cell>(in, steps);
   Outputs out = {kept.h.all().detach(), kept.h.last().detach(), Cell::kHasCell ? kept.c.last().detach() : Tensor()};
   std::vector<Tensor> inputs, outputs = {out.output, out.h};
-  std::vector<autograd::Saved> saved;
+  std::vector<Saved> saved;
   std::array<bool, kInputs> present = {}, needs = {};
   std::array<int, kInputs> slots = {};
   for (std::size_t i = 0; i < kInputs; ++i) {
     if (!(present[i] = in[i].defined())) continue;
-    needs[i] = autograd::needs_grad(in[i]);
+    needs[i] = needs_grad(in[i]);
     slots[i] = int(inputs.size());
     inputs.push_back(in[i]);
     saved.emplace_back(in[i]);
@@ -179,14 +179,14 @@ Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
   if (!autograd::any_records(inputs)) return out;
   if (Cell::kHasCell) outputs.push_back(out.c);
   auto body = [kind, steps, needs, slots, kept = std::move(kept), saved = std::move(saved),
-               output = autograd::Saved(out.output, autograd::kOutput), present](const autograd::Gradients& arrived) {
+               output = Saved(out.output, kOutput), present](const Gradients& arrived) {
     Inputs values;
     output.get();  // checks that it was not changed in place
     for (std::size_t i = 0, at = 0; i < kInputs; ++i)
       if (present[i]) values[i] = saved[at++].get();
     const Inputs all = grad_enabled() ? recorded_gradients(kind, values, needs, steps, arrived)
                                       : backward_pass<Cell>(values, needs, slots, steps, kept, arrived);
-    autograd::Gradients gradients;
+    Gradients gradients;
     for (std::size_t i = 0; i < kInputs; ++i)
       if (present[i]) gradients.push_back(all[i]);
     return gradients;

@@ -2,10 +2,10 @@
 
 #include <lockstep/kernels/visit.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/window/window_columns.h"
 #include "ops/floating.h"
+#include "ops/record.h"
 #include "ops/window/planes.h"
 
 namespace lockstep {
@@ -70,9 +70,7 @@ Tensor columns_of_windows(const Tensor& x, const SpatialTaps& taps) {
                              columns_over(x.sizes(), taps)};
       launch("unfold", 0, std::array{&out}, std::array{&from}, kernel);
     });
-  if (autograd::records(x))
-    autograd::record("Im2Col", out, {&x},
-                     [taps](const Tensor& g) { return autograd::Gradients{windows_added(g, taps)}; });
+  if (records(x)) record("Im2Col", out, {&x}, [taps](const Tensor& g) { return Gradients{windows_added(g, taps)}; });
   return out;
 }
 
@@ -88,9 +86,8 @@ Tensor windows_added(const Tensor& columns, const SpatialTaps& taps) {
                              columns_over(images, taps)};
       launch("fold", double(from.numel()), std::array{&out}, std::array{&from}, kernel);
     });
-  if (autograd::records(columns))
-    autograd::record("Col2Im", out, {&columns},
-                     [taps](const Tensor& g) { return autograd::Gradients{columns_of_windows(g, taps)}; });
+  if (records(columns))
+    record("Col2Im", out, {&columns}, [taps](const Tensor& g) { return Gradients{columns_of_windows(g, taps)}; });
   return out;
 }
 

@@ -3,18 +3,13 @@
 
 #include <limits>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/window/window_max.h"
+#include "ops/record.h"
 #include "ops/window/window_axis.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 struct Pooling {
   const char* op;

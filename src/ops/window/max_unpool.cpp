@@ -2,21 +2,16 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/pooling.h>
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/rows/rows.h"
 #include "ops/index_check.h"
+#include "ops/record.h"
 #include "ops/sorted_places.h"
 #include "ops/window/planes.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
-
-using autograd::Gradients;
-using autograd::record;
-using autograd::records;
-using autograd::Saved;
 
 // out[index[i]] = source[i]; if indices repeat, the last one wins. On a GPU, which has the sorted order of the indices,
 // only the thread of the last one writes.

@@ -1,8 +1,8 @@
 #include "ops/window/planes.h"
 
-#include "autograd/record.h"
 #include "core/text.h"
 #include "kernels/window/window_sum.h"
+#include "ops/record.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -65,9 +65,9 @@ Tensor sum_windows(const char* op, const char* node, const Tensor& x, const Spat
                               windows, transposed};
     launch(op, 2 * double(std::max(x.numel(), y.numel())), std::array{&y}, std::array{&from}, kernel);
   });
-  if (autograd::records(x))
-    autograd::record(node, y, {&x}, [op, node, taps, layout, transposed](const Tensor& g) {
-      return autograd::Gradients{sum_windows(op, node, g, taps, layout, !transposed)};
+  if (records(x))
+    record(node, y, {&x}, [op, node, taps, layout, transposed](const Tensor& g) {
+      return Gradients{sum_windows(op, node, g, taps, layout, !transposed)};
     });
   return y;
 }
