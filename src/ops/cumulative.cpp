@@ -1,10 +1,11 @@
-// Running products. The gradient needs no division, so zeros are no problem: for element k it is
+// Running sums and products. The gradient of a product needs no division, so zeros are no problem: for element k it is
 //   (x[0] ... x[k - 1]) s[k],   s[k] = g[k] + x[k + 1] s[k + 1],
 // and the gradients of such recurrences are again such recurrences.
 #include <lockstep/ops/order.h>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/join.h>
+#include <lockstep/ops/layout.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/integers.h"
@@ -16,17 +17,36 @@
 namespace lockstep {
 namespace {
 
-template <class Out, class In>
-struct RunningProduct {
+enum class Join { add, multiply };
+
+// Floats accumulate in double: a running sum over a long row would lose small terms.
+template <Join kJoin, class Out, class In>
+struct Running {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
   LOCKSTEP_HD void operator()(RowOf<Out> out, RowOf<const In> x) const {
-    Accumulator product = 1;
+    Accumulator total = kJoin == Join::add ? 0 : 1;
     for (std::int64_t i = 0; i < x.length; ++i) {
-      product *= Accumulator(ComputeType<In>(x[i]));
-      out[i] = Out(ComputeType<Out>(product));
+      const auto element = Accumulator(ComputeType<In>(x[i]));
+      if constexpr (kJoin == Join::add)
+        total += element;
+      else
+        total *= element;
+      out[i] = Out(ComputeType<Out>(total));
     }
   }
 };
+
+// Not recorded.
+template <Join kJoin>
+Tensor running(const char* op, const Tensor& x, int dim) {
+  const TensorImpl& from = *x.impl();
+  Tensor out = make_tensor(*from.storage->device, from.sizes, is_floating(from.dtype) ? from.dtype : kInt64);
+  visit_all(from.dtype, [&]<class T>() {
+    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    map_rows<Result, T>(op, 1, Running<kJoin, Result, T>(), dim, out, x);
+  });
+  return out;
+}
 
 // out[i] = g[i] + x[i + 1] out[i + 1]
 template <class T>
@@ -77,15 +97,19 @@ Tensor recurrence(const char* node, const Tensor& g, const Tensor& x, int dim) {
 
 }  // namespace
 
+Tensor cumsum(const Tensor& x, std::int64_t dim) {
+  if (const auto cast = autocast::wide()) return cumsum(cast(x), dim);
+  const int d = wrap_dim("cumsum", dim, impl_of("cumsum", x).sizes.rank());
+  Tensor out = running<Join::add>("cumsum", x, d);
+  if (records(x))
+    record("Cumsum", out, {&x}, [d](const Tensor& g) { return Gradients{flip(cumsum(flip(g, {d}), d), {d})}; });
+  return out;
+}
+
 Tensor cumprod(const Tensor& x, std::int64_t dim) {
   if (const auto cast = autocast::wide()) return cumprod(cast(x), dim);
-  const TensorImpl& from = impl_of("cumprod", x);
-  const int d = wrap_dim("cumprod", dim, from.sizes.rank());
-  Tensor out = make_tensor(*from.storage->device, from.sizes, is_floating(from.dtype) ? from.dtype : kInt64);
-  visit_all(from.dtype, [&]<class T>() {
-    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    map_rows<Result, T>("cumprod", 1, RunningProduct<Result, T>(), d, out, x);
-  });
+  const int d = wrap_dim("cumprod", dim, impl_of("cumprod", x).sizes.rank());
+  Tensor out = running<Join::multiply>("cumprod", x, d);
   if (records(x))
     record("Cumprod", out, {&x}, [x = Saved(x), y = Saved(out, kOutput), d](const Tensor& g) {
       const Tensor factors = widened(x.get());
