@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "kernels/rows/rows.h"
 #include "ops/index_check.h"
+#include "ops/put_elements.h"
 #include "ops/record.h"
 #include "ops/sorted_places.h"
 #include "ops/wide.h"
@@ -48,27 +49,6 @@ struct AddElements {
         C sum = C(out[place]);
         for (; i < index.length && index[order[i]] == place; ++i) sum += C(source[order[i]]);
         out[place] = T(sum);
-      });
-    }
-  }
-};
-
-// If indices repeat, the last source wins.
-template <class T>
-struct PutElements {
-  static constexpr int kIndependentOperand = 1;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
-                              RowOf<const std::int64_t> order, RowOf<const T> source) const {
-    const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
-    if constexpr (Team::kSerial) {
-      for (std::int64_t i = 0; i < index.length; ++i)
-        if (const std::int64_t place = index[i]; is_there(place)) out[place] = source[i];
-    } else {
-      team.each(index.length, [&](std::int64_t i) {
-        const std::int64_t place = index[order[i]];
-        if (!is_there(place) || (i + 1 < index.length && index[order[i + 1]] == place)) return;
-        out[place] = source[order[i]];
       });
     }
   }

@@ -3,8 +3,8 @@
 #include <lockstep/ops/pooling.h>
 
 #include "core/text.h"
-#include "kernels/rows/rows.h"
 #include "ops/index_check.h"
+#include "ops/put_elements.h"
 #include "ops/record.h"
 #include "ops/sorted_places.h"
 #include "ops/window/planes.h"
@@ -12,28 +12,6 @@
 
 namespace lockstep {
 namespace {
-
-// out[index[i]] = source[i]; if indices repeat, the last one wins. On a GPU, which has the sorted order of the indices,
-// only the thread of the last one writes.
-template <class T>
-struct PutElements {
-  static constexpr int kIndependentOperand = 1;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
-                              RowOf<const std::int64_t> order, RowOf<const T> source) const {
-    const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
-    if constexpr (Team::kSerial) {
-      for (std::int64_t i = 0; i < index.length; ++i)
-        if (is_there(index[i])) out[index[i]] = source[i];
-    } else {
-      team.each(index.length, [&](std::int64_t i) {
-        const std::int64_t place = index[order[i]];
-        if (!is_there(place) || (i + 1 < index.length && index[order[i + 1]] == place)) return;
-        out[place] = source[order[i]];
-      });
-    }
-  }
-};
 
 Shape unpooled_sizes(const char* op, const Tensor& x, int dims, const PerDimension& kernel_size,
                      const MaxUnpoolOptions& options) {
