@@ -66,10 +66,7 @@ Tensor uniform_for_batch(const char* op, const Tensor& x, double low, double hig
                                        float(low),
                                        float(high - low)};
     if (count == 0) return;
-    if (draw.memory.defined())
-      launch(op, double(count), out, std::array{&draw.memory}, kernel);
-    else
-      launch(op, double(count), out, {}, kernel);
+    launch(op, double(count), out, std::array{&draw.memory}, kernel);
   });
   return out;
 }

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
+#include "ops/floating.h"
 #include "ops/record.h"
 #include "tensor/random_kernel.h"
 #include "tensor/replay_values.h"
@@ -101,7 +102,7 @@ struct DropoutKernel {
   }
 };
 
-// `memory`: the memory that mask.start reads.
+// `memory`: the memory that mask.start reads, or undefined.
 Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
   const Tensor from = x.contiguous();
   const TensorImpl& impl = *from.impl();
@@ -110,10 +111,7 @@ Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
     const DropoutKernel<T> kernel{reinterpret_cast<const T*>(impl.data()), reinterpret_cast<T*>(out.impl()->data()),
                                   impl.numel, mask};
     if (impl.numel == 0) return;
-    if (memory.defined())
-      launch("dropout", double(impl.numel), out, std::array{&from, &memory}, kernel);
-    else
-      launch("dropout", double(impl.numel), out, std::array{&from}, kernel);
+    launch("dropout", double(impl.numel), out, std::array{&from, &memory}, kernel);
   });
   if (records(x))
     record("Dropout", out, {&x}, [mask, memory](const Tensor& g) { return Gradients{masked(g, mask, memory)}; });
@@ -124,7 +122,7 @@ Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
 
 Tensor dropout(const Tensor& x, double p, bool training) {
   const TensorImpl& impl = impl_of("dropout", x);
-  if (!is_floating(impl.dtype)) throw DTypeError(text("[dropout] expected a floating dtype, got ", impl.dtype));
+  check_floating("dropout", x);
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[dropout] expected a probability from 0 to 1, got ", p));
   if (!training || p == 0) return x;
   const DeviceDraw draw = draw_for_batch_on(*impl.storage->device);

@@ -231,11 +231,8 @@ Tensor scatter_add_slices(const char* op, const Tensor& x, int dim, const Tensor
                                               ignored.index,
                                               gpu::Divisor(slices.inner / kPack),
                                               gpu::Divisor(segments)};
-      const std::array read = {&dense, &places, &order};
-      if (by_grids)
-        launch("scatter_add_slices", double(x.numel()), std::array{&sums, &partial}, read, kernel);
-      else
-        launch("scatter_add_slices", double(x.numel()), sums, read, kernel);
+      launch("scatter_add_slices", double(x.numel()), std::array{&sums, &partial}, std::array{&dense, &places, &order},
+             kernel);
     };
     constexpr int kPack = int(16 / sizeof(C));  // new memory is aligned, but dense may be a view
     if (by_grids && slices.inner % kPack == 0 &&

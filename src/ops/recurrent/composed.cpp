@@ -8,6 +8,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "ops/floating.h"
 #include "ops/recurrent/sequence.h"
 
 namespace lockstep::recurrent {
@@ -47,8 +48,7 @@ void expect_sizes(const char* op, const char* what, const Tensor& x, const Shape
 
 void check_sequence(const char* op, Kind kind, const Inputs& in, std::int64_t batch) {
   const Tensor& x = in[kX];
-  if (!is_floating(impl_of(op, x).dtype))
-    throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));
+  check_floating(op, x);
   for (const Tensor& other : in) {
     if (!other.defined()) continue;
     check_same_device(op, x, other);

@@ -72,10 +72,7 @@ ValuesAndIndices pool(const Pooling& pooling, const Tensor& x, const SpatialTaps
   visit_numeric(pooling.op, x.dtype(), [&]<class T>() {
     const WindowMax<T> kernel{data_of<const T>(from), data_of<T>(values), data_of<std::int64_t>(places), windows};
     if (values.numel() == 0) return;
-    if (places.defined())
-      launch(pooling.op, double(x.numel()), std::array{&values, &places}, std::array{&from}, kernel);
-    else
-      launch(pooling.op, double(x.numel()), std::array{&values}, std::array{&from}, kernel);
+    launch(pooling.op, double(x.numel()), std::array{&values, &places}, std::array{&from}, kernel);
   });
   if (records(x))
     record(pooling.node, values, {&x}, [pooling, places = Saved(places), taps, layout](const Tensor& g) {
