@@ -56,27 +56,20 @@ Tensor count(const Tensor& x, const Shape& dims, bool keep_dims) {
   return out;
 }
 
-Tensor norm_over(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
+}  // namespace
+
+Tensor norm(const Tensor& x, double p) { return norm(x, p, Shape()); }
+
+Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
+  if (const auto cast = autocast::wide()) return norm(cast(x), p, dims, keep_dims);
+  const DimMask mask = mask_or_all("norm", dims, impl_of("norm", x).sizes.rank());
   check_floating("norm", x);
   if (p == 2) return euclidean(x, mask, keep_dims);
-  const Shape dims = dims_of(mask, x.dim());
   if (p == 1) return sum(abs(x), dims, keep_dims);
   if (p == 0) return count(x, dims, keep_dims);
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keep_dims) : amin(abs(x), dims, keep_dims);
   if (std::isnan(p)) throw InvalidArgument("[norm] expected an order, got NaN");
   return general(x, p, mask, keep_dims);
-}
-
-}  // namespace
-
-Tensor norm(const Tensor& x, double p) {
-  if (const auto cast = autocast::wide()) return norm(cast(x), p);
-  return norm_over(x, p, all_of(impl_of("norm", x).sizes.rank()), false);
-}
-
-Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
-  if (const auto cast = autocast::wide()) return norm(cast(x), p, dims, keep_dims);
-  return norm_over(x, p, mask_or_all("norm", dims, impl_of("norm", x).sizes.rank()), keep_dims);
 }
 
 }  // namespace lockstep

@@ -74,21 +74,15 @@ Tensor along(const Tensor& x, int dim) {  // keeps the dimension
   return out;
 }
 
-Tensor prod_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
-  const MergedDims merged = merge_dims(x, mask);
-  return along(merged.x, merged.dim).reshape(reduced_sizes(x.sizes(), mask, keep_dims));
-}
-
 }  // namespace
 
-Tensor prod(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return prod(cast(x));
-  return prod_over(x, all_of(impl_of("prod", x).sizes.rank()), false);
-}
+Tensor prod(const Tensor& x) { return prod(x, Shape()); }
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims) {
   if (const auto cast = autocast::wide()) return prod(cast(x), dims, keep_dims);
-  return prod_over(x, mask_or_all("prod", dims, impl_of("prod", x).sizes.rank()), keep_dims);
+  const DimMask mask = mask_or_all("prod", dims, impl_of("prod", x).sizes.rank());
+  const MergedDims merged = merge_dims(x, mask);
+  return along(merged.x, merged.dim).reshape(reduced_sizes(x.sizes(), mask, keep_dims));
 }
 
 }  // namespace lockstep

@@ -41,21 +41,13 @@ Tensor divided_sum(const char* op, const char* node, const Tensor& x, const DimM
   return out;
 }
 
-Tensor mean_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
-  check_floating("mean", x);
-  return divided_sum("mean", "Mean", x, mask, keep_dims, double(reduced_count(x.sizes(), mask)));
-}
-
 Tensor any_over(const char* op, const Tensor& x, const DimMask& mask, bool keep_dims) {
   return ne(divided_sum(op, op, x.to(kBool), mask, keep_dims, 1), 0);
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return sum(cast(x));
-  return divided_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1);
-}
+Tensor sum(const Tensor& x) { return sum(x, Shape()); }
 
 Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
   if (const auto cast = autocast::wide()) return sum(cast(x), dims, keep_dims);
@@ -78,10 +70,12 @@ Tensor all(const Tensor& x, const Shape& dims, bool keep_dims) {
   return logical_not(any_over("all", logical_not(x), mask, keep_dims));
 }
 
-Tensor mean(const Tensor& x) { return mean_over(x, all_of(impl_of("mean", x).sizes.rank()), false); }
+Tensor mean(const Tensor& x) { return mean(x, Shape()); }
 
 Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return mean_over(x, mask_or_all("mean", dims, impl_of("mean", x).sizes.rank()), keep_dims);
+  const DimMask mask = mask_or_all("mean", dims, impl_of("mean", x).sizes.rank());
+  check_floating("mean", x);
+  return divided_sum("mean", "Mean", x, mask, keep_dims, double(reduced_count(x.sizes(), mask)));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& sizes) {

@@ -35,15 +35,13 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
 
 }  // namespace
 
-Tensor var(const Tensor& x) { return variance("var", x, all_of(impl_of("var", x).sizes.rank()), {}, Finish::none); }
+Tensor var(const Tensor& x) { return var(x, Shape()); }
 
 Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
   return variance("var", x, mask_or_all("var", dims, impl_of("var", x).sizes.rank()), options, Finish::none);
 }
 
-Tensor stddev(const Tensor& x) {
-  return variance("stddev", x, all_of(impl_of("stddev", x).sizes.rank()), {}, Finish::root);
-}
+Tensor stddev(const Tensor& x) { return stddev(x, Shape()); }
 
 Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
   return variance("stddev", x, mask_or_all("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
