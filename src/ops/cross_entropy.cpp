@@ -4,6 +4,7 @@
 
 #include <lockstep/core/elementary.h>
 
+#include <lockstep/ops/layout.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
 
@@ -151,11 +152,10 @@ struct Operands {
 
 // The statistics' dimension is innermost in memory: one statistic of all rows is one strided row of the next kernel.
 Tensor make_row_stats(const Tensor& x, int dim, DType dtype) {
-  Shape sizes = x.sizes(), order;
+  Shape sizes = x.sizes();
   sizes.erase(dim);
   sizes.push_back(kRowStats);
-  for (int d = 0; d < x.dim(); ++d) order.push_back(d < dim ? d : d == dim ? x.dim() - 1 : d - 1);
-  return make_tensor(*x.impl()->storage->device, sizes, dtype).permute(order);
+  return movedim(make_tensor(*x.impl()->storage->device, sizes, dtype), -1, dim);
 }
 
 Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t size) {

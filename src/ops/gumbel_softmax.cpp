@@ -1,6 +1,7 @@
 // softmin and gumbel_softmax, made of softmax.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/index.h>
+#include <lockstep/ops/layout.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
@@ -14,10 +15,7 @@ namespace {
 
 // 1 at the greatest element along `dim`, else 0.
 Tensor one_hot_of_greatest(const Tensor& x, int dim) {
-  const Tensor hot = one_hot(argmax(x, dim), x.sizes()[dim]).to(x.dtype());
-  Shape order;
-  for (int d = 0; d < x.dim(); ++d) order.push_back(d < dim ? d : d == dim ? x.dim() - 1 : d - 1);
-  return hot.permute(order);
+  return movedim(one_hot(argmax(x, dim), x.sizes()[dim]).to(x.dtype()), -1, dim);
 }
 
 }  // namespace

@@ -157,12 +157,8 @@ void convolution_weight_gradient(const Tensor& x, const Tensor& g, const ConvGeo
     const Tensor some = g.narrow(0, first, count);
     const Tensor padded = padded_image(x.narrow(0, first, count), geometry.padding);
     const Tensor windows = windows_of(padded, weight.sizes(), some.sizes(), geometry);
-    Shape order;  // images and pixels last: the product sums over them
-    const int spatial = weight.dim() - 2;
-    for (int d = 1; d < 2 + spatial; ++d) order.push_back(d);
-    order.push_back(0);
-    for (int d = 2 + spatial; d < windows.dim(); ++d) order.push_back(d);
-    const Tensor columns = windows.permute(order).contiguous();
+    // Images and pixels last: the product sums over them.
+    const Tensor columns = movedim(windows, 0, weight.dim() - 1).contiguous();
     const Tensor rows = some.transpose(0, 1).contiguous().view({e.groups, e.out, count * e.pixels});
     multiply(weight.view({e.groups, e.out, e.in * e.window}), rows,
              columns.view({e.groups, e.in * e.window, count * e.pixels}).transpose(1, 2),

@@ -1,4 +1,5 @@
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/layout.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/unary.h>
 
@@ -29,17 +30,9 @@ Tensor channel_means(const Tensor& x, std::int64_t size) {
   }
   taps.dims = 1;
   taps.axes[0] = channels;
-  Shape to_last = {0}, back = {0, x.dim() - 1}, last = {sizes[0]};
-  for (int d = 2; d < x.dim(); ++d) {
-    to_last.push_back(d);
-    back.push_back(d - 1);
-    last.push_back(sizes[d]);
-  }
-  to_last.push_back(1);
-  last.push_back(sizes[1]);
-  const Tensor planes = x.permute(to_last).reshape({sizes[0] * pixels, 1, sizes[1]});
+  const Tensor last = movedim(x, 1, -1), planes = last.reshape({sizes[0] * pixels, 1, sizes[1]});
   const Tensor means = sum_windows("local_response_norm", "AvgPool", planes, taps, ImageLayout::row_major);
-  return means.view(last).permute(back);
+  return movedim(means.view(last.sizes()), -1, 1);
 }
 
 }  // namespace
