@@ -34,14 +34,6 @@ Statistics statistics_of(const Tensor& wide_x) {
   return {average.view(channels), mean(square(wide_x - average), dims)};
 }
 
-FusedOp described(FusedKind kind, const char* name, double eps) {
-  FusedOp op;
-  op.kind = kind;
-  op.name = name;
-  op.epsilon = eps;
-  return op;
-}
-
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, not recorded.
 struct Normalized {
   Tensor y;
@@ -56,7 +48,7 @@ Normalized normalized(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Normalized result = {make_like(dense),
                              {make_tensor(device, {channels}, x.dtype()), make_tensor(device, {channels}, x.dtype())}};
   const auto& [y, statistics] = result;
-  if (run_fused(described(FusedKind::batch_norm, "batch_norm", eps),
+  if (run_fused({.kind = FusedKind::batch_norm, .name = "batch_norm", .epsilon = eps},
                 {{dense}, {weight}, {bias}, {y, true}, {statistics.mean, true}, {statistics.variance, true}}))
     return result;
   const Statistics own = statistics_of(x);
@@ -180,14 +172,15 @@ NormGradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& we
   const Shape channels = {x.sizes()[1]};
   const NormGradients result = {make_like(dense), make_tensor(device, channels, x.dtype()),
                                 make_tensor(device, channels, x.dtype())};
-  if (run_fused(described(FusedKind::batch_norm_gradient, "batch_norm_gradient", eps), {{to_layout_of(g, dense)},
-                                                                                        {dense},
-                                                                                        {weight},
-                                                                                        {statistics.mean},
-                                                                                        {statistics.variance},
-                                                                                        {result.x, true},
-                                                                                        {result.weight, true},
-                                                                                        {result.bias, true}}))
+  if (run_fused({.kind = FusedKind::batch_norm_gradient, .name = "batch_norm_gradient", .epsilon = eps},
+                {{to_layout_of(g, dense)},
+                 {dense},
+                 {weight},
+                 {statistics.mean},
+                 {statistics.variance},
+                 {result.x, true},
+                 {result.weight, true},
+                 {result.bias, true}}))
     return result;
   return gradients_of(g, x, weight, statistics, eps);
 }

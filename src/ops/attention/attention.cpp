@@ -112,13 +112,11 @@ Tensor additive_mask(const Tensor& mask, const Leading& lead, bool with_heads, c
 Tensor contiguous_features(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
 FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {
-  FusedOp op;
-  op.kind = kind;
-  op.name = name;
-  op.scale = in.scale;
-  op.causal = in.causal;
-  op.flops = products * double(in.query.numel()) * double(in.key.size(2)) * (in.causal ? 1 : 2);
-  return op;
+  return {.kind = kind,
+          .name = name,
+          .flops = products * double(in.query.numel()) * double(in.key.size(2)) * (in.causal ? 1 : 2),
+          .scale = in.scale,
+          .causal = in.causal};
 }
 
 Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Tensor& y, const Tensor& logsumexp) {

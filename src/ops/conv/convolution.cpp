@@ -15,15 +15,13 @@ namespace {
 bool is_narrow(DType dtype) { return size_of(dtype) < size_of(kFloat32); }
 
 FusedOp described(FusedKind kind, const char* name, const Shape& weight, const Shape& y, const ConvGeometry& geometry) {
-  FusedOp op;
-  op.kind = kind;
-  op.name = name;
-  op.flops = 2 * double(y.elements()) * double(weight.elements()) / double(weight[0]);
-  op.stride = geometry.stride;
-  op.padding = geometry.padding;
-  op.dilation = geometry.dilation;
-  op.groups = geometry.groups;
-  return op;
+  return {.kind = kind,
+          .name = name,
+          .flops = 2 * double(y.elements()) * double(weight.elements()) / double(weight[0]),
+          .stride = geometry.stride,
+          .padding = geometry.padding,
+          .dilation = geometry.dilation,
+          .groups = geometry.groups};
 }
 
 Tensor new_tensor(const Tensor& like, const Shape& sizes) {

@@ -13,12 +13,10 @@ Tensor by_step(const Tensor& rows, const Steps& steps) {
 }
 
 FusedOp description(FusedKind kind, const char* name, const Steps& steps, std::int64_t hidden) {
-  FusedOp op;
-  op.kind = kind;
-  op.name = name;
-  op.flops = double(steps.total() * hidden) * double(8 * hidden + 40);
-  op.reverse = steps.reverse();
-  return op;
+  return {.kind = kind,
+          .name = name,
+          .flops = double(steps.total() * hidden) * double(8 * hidden + 40),
+          .reverse = steps.reverse()};
 }
 
 struct LstmCell {

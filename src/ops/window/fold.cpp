@@ -27,11 +27,7 @@ SpatialTaps column_taps(const char* op, const Shape& images, const PerDimension&
     for (const std::int64_t number : {size[d], stride[d], padding[d], dilation[d]})
       if (number >= kMost) throw InvalidArgument(text("[", op, "] expected numbers below 2^31, got ", number));
     Taps& axis = taps.axes[std::size_t(d)];
-    axis.in = images[d];
-    axis.size = size[d];
-    axis.stride = stride[d];
-    axis.padding = padding[d];
-    axis.dilation = dilation[d];
+    axis = {.in = images[d], .size = size[d], .stride = stride[d], .padding = padding[d], .dilation = dilation[d]};
     const std::int64_t room = axis.in + 2 * padding[d] - dilation[d] * (size[d] - 1) - 1;
     if (room < 0) throw ShapeError(text("[", op, "] expected windows ", size, " that fit the images, got ", images));
     axis.out = room / stride[d] + 1;
