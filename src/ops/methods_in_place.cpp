@@ -46,39 +46,21 @@ Tensor& TensorMethods::operator|=(const Tensor& other) {
 Tensor& TensorMethods::operator^=(const Tensor& other) {
   return change("^=", [&](const Tensor& x) { return x ^ other; });
 }
-Tensor& TensorMethods::neg_() {
-  return change("neg_", [](const Tensor& x) { return lockstep::neg(x); });
-}
+Tensor& TensorMethods::neg_() { return change("neg_", lockstep::neg); }
 Tensor& TensorMethods::pow_(double exponent) {
   return change("pow_", [&](const Tensor& x) { return lockstep::pow(x, exponent); });
 }
-Tensor& TensorMethods::abs_() {
-  return change("abs_", [](const Tensor& x) { return lockstep::abs(x); });
-}
-Tensor& TensorMethods::sqrt_() {
-  return change("sqrt_", [](const Tensor& x) { return lockstep::sqrt(x); });
-}
-Tensor& TensorMethods::exp_() {
-  return change("exp_", [](const Tensor& x) { return lockstep::exp(x); });
-}
-Tensor& TensorMethods::log_() {
-  return change("log_", [](const Tensor& x) { return lockstep::log(x); });
-}
-Tensor& TensorMethods::tanh_() {
-  return change("tanh_", [](const Tensor& x) { return lockstep::tanh(x); });
-}
+Tensor& TensorMethods::abs_() { return change("abs_", lockstep::abs); }
+Tensor& TensorMethods::sqrt_() { return change("sqrt_", lockstep::sqrt); }
+Tensor& TensorMethods::exp_() { return change("exp_", lockstep::exp); }
+Tensor& TensorMethods::log_() { return change("log_", lockstep::log); }
+Tensor& TensorMethods::tanh_() { return change("tanh_", lockstep::tanh); }
 Tensor& TensorMethods::sigmoid_() {
   return change("sigmoid_", [](const Tensor& x) { return lockstep::sigmoid(x); });
 }
-Tensor& TensorMethods::relu_() {
-  return change("relu_", [](const Tensor& x) { return lockstep::relu(x); });
-}
-Tensor& TensorMethods::floor_() {
-  return change("floor_", [](const Tensor& x) { return lockstep::floor(x); });
-}
-Tensor& TensorMethods::round_() {
-  return change("round_", [](const Tensor& x) { return lockstep::round(x); });
-}
+Tensor& TensorMethods::relu_() { return change("relu_", lockstep::relu); }
+Tensor& TensorMethods::floor_() { return change("floor_", lockstep::floor); }
+Tensor& TensorMethods::round_() { return change("round_", lockstep::round); }
 Tensor& TensorMethods::clamp_(std::optional<double> min, std::optional<double> max) {
   return change("clamp_", [&](const Tensor& x) { return lockstep::clamp(x, min, max); });
 }
