@@ -39,6 +39,17 @@ std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
   return alike;
 }
 
+// Records the join of parts to the whole. view(whole, i) is part i.
+template <class View>
+void record_join(const char* node, Tensor& whole, std::span<const Tensor> parts, const View& view) {
+  if (!autograd::any_records(parts)) return;
+  autograd::record_many(node, std::span(&whole, 1), parts, [view, count = parts.size()](const Tensor& g) {
+    Gradients gradients;
+    for (std::size_t i = 0; i < count; ++i) gradients.push_back(view(g, i));
+    return gradients;
+  });
+}
+
 // Joins the gradients of all parts, of which some are undefined, to that of the whole. view(whole, i) is part i.
 template <class View>
 Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
@@ -53,12 +64,7 @@ Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
     else
       fill_values(parts[i] = place, 0);
   }
-  if (autograd::any_records(parts))
-    autograd::record_many("Join", std::span(&whole, 1), parts, [view, count = parts.size()](const Tensor& g) {
-      Gradients gradients;
-      for (std::size_t i = 0; i < count; ++i) gradients.push_back(view(g, i));
-      return gradients;
-    });
+  record_join("Join", whole, parts, view);
   return whole;
 }
 
@@ -79,14 +85,17 @@ std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t c
   return parts;
 }
 
-std::vector<Tensor> divided(const char* node, const Tensor& whole, std::int64_t dim,
-                            const std::vector<std::int64_t>& lengths) {
+// A view of parts that have these lengths along dim.
+auto view_along(std::int64_t dim, const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> starts;
   std::int64_t from = 0;
   for (const std::int64_t length : lengths) starts.push_back(std::exchange(from, from + length));
-  return divided(node, whole, lengths.size(), [dim, lengths, starts](const Tensor& x, std::size_t i) {
-    return x.narrow(dim, starts[i], lengths[i]);
-  });
+  return [dim, lengths, starts](const Tensor& x, std::size_t i) { return x.narrow(dim, starts[i], lengths[i]); };
+}
+
+std::vector<Tensor> divided(const char* node, const Tensor& whole, std::int64_t dim,
+                            const std::vector<std::int64_t>& lengths) {
+  return divided(node, whole, lengths.size(), view_along(dim, lengths));
 }
 
 }  // namespace
@@ -113,17 +122,9 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   }
   sizes[d] = total;
   Tensor out = make_tensor(*tensors[0].impl()->storage->device, sizes, tensors[0].dtype());
-  std::int64_t at = 0;
-  for (std::size_t i = 0; i < tensors.size(); at += lengths[i++])
-    copy_values(out.narrow(d, at, lengths[i]), tensors[i]);
-  if (autograd::any_records(tensors))
-    autograd::record_many("Cat", std::span(&out, 1), tensors, [d, lengths](const Tensor& g) {
-      Gradients gradients;
-      std::int64_t from = 0;
-      for (const std::int64_t length : lengths)
-        gradients.push_back(g.narrow(d, std::exchange(from, from + length), length));
-      return gradients;
-    });
+  const auto view = view_along(d, lengths);
+  for (std::size_t i = 0; i < tensors.size(); ++i) copy_values(view(out, i), tensors[i]);
+  record_join("Cat", out, tensors, view);
   return out;
 }
 
@@ -137,13 +138,9 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
   const int d = wrap_dim("stack", dim, sizes.rank() + 1);
   sizes.insert(d, std::int64_t(tensors.size()));
   Tensor out = make_tensor(*tensors[0].impl()->storage->device, sizes, tensors[0].dtype());
-  for (std::size_t i = 0; i < tensors.size(); ++i) copy_values(out.select(d, std::int64_t(i)), tensors[i]);
-  if (autograd::any_records(tensors))
-    autograd::record_many("Stack", std::span(&out, 1), tensors, [d, count = tensors.size()](const Tensor& g) {
-      Gradients gradients;
-      for (std::size_t i = 0; i < count; ++i) gradients.push_back(g.select(d, std::int64_t(i)));
-      return gradients;
-    });
+  const auto view = [d](const Tensor& x, std::size_t i) { return x.select(d, std::int64_t(i)); };
+  for (std::size_t i = 0; i < tensors.size(); ++i) copy_values(view(out, i), tensors[i]);
+  record_join("Stack", out, tensors, view);
   return out;
 }
 
