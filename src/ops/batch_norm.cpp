@@ -248,12 +248,6 @@ void check_batch_count(const char* op, const Tensor& x, std::int64_t count) {
                  "(SyncBatchNorm)"));
 }
 
-Shape all_but_channels(int rank) {
-  Shape dims = {0};
-  for (int i = 2; i < rank; ++i) dims.push_back(i);
-  return dims;
-}
-
 void update_running(const Tensor& running, const Tensor& now, double factor, double momentum) {
   if (!running.defined()) return;
   Tensor target = running;

@@ -3,6 +3,8 @@
 
 #include <lockstep/ops/normalization.h>
 
+#include "ops/images.h"
+
 namespace lockstep {
 
 /// Throws DTypeError, ShapeError or DeviceMismatch if an operand does not fit.
@@ -10,8 +12,6 @@ void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mea
                       const Tensor& weight, const Tensor& bias);
 /// Throws ShapeError unless there is more than one element for each channel.
 void check_batch_count(const char* op, const Tensor& x, std::int64_t count);
-
-Shape all_but_channels(int rank);
 
 /// running = (1 - momentum) * running + momentum * factor * now, if it is defined.
 void update_running(const Tensor& running, const Tensor& now, double factor, double momentum);

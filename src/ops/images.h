@@ -50,6 +50,13 @@ inline Tensor to_layout_of(const Tensor& x, const Tensor& other) {
   return x.is_contiguous() ? x : copied(x, *x.impl()->storage->device, x.dtype());
 }
 
+/// The dimensions of images of `rank` dimensions, or of [batch, channels], without that of the channels.
+inline Shape all_but_channels(int rank) {
+  Shape dims = {0};
+  for (int i = 2; i < rank; ++i) dims.push_back(i);
+  return dims;
+}
+
 /// Reshapes one value per channel, [C], to broadcast against images of `rank` dimensions: [C, 1, ...].
 inline Tensor channels_of(const Tensor& x, int rank) {
   Shape sizes = Shape::filled(rank - 1, 1);

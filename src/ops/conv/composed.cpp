@@ -6,6 +6,7 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/layout.h>
 
+#include "ops/images.h"
 #include "ops/product.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -121,11 +122,7 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const NoGrad guard;
   const Extents e = extents_of(weight.sizes(), y.sizes(), geometry.groups);
   const Tensor factor = grouped_weight(weight, e);
-  if (bias.defined()) {
-    Shape sizes = Shape::filled(y.dim() - 1, 1);
-    sizes[0] = bias.sizes()[0];
-    copy_values(y, bias.reshape(sizes));
-  }
+  if (bias.defined()) copy_values(y, channels_of(bias, y.dim()));
   for_images(e, x, x.sizes()[0], [&](std::int64_t first, std::int64_t count) {
     const Tensor some = y.narrow(0, first, count);
     const Tensor columns = columns_of(x.narrow(0, first, count), weight.sizes(), some.sizes(), geometry);

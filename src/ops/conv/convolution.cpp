@@ -108,12 +108,6 @@ Tensor unrecorded(const F& f) {
   return f();
 }
 
-Tensor bias_gradient(const Tensor& g) {
-  Shape dims = {0};
-  for (int d = 2; d < g.dim(); ++d) dims.push_back(d);
-  return sum(g, dims);
-}
-
 }  // namespace
 
 Shape convolution_sizes(const Shape& x, const Shape& weight, const ConvGeometry& geometry) {
@@ -137,7 +131,7 @@ Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias
     Gradients gradients{
         nx ? convolution_input_gradient(g, q, p.sizes(), geometry) : Tensor(),
         nw ? convolution_weight_gradient(p, g, q.sizes(), geometry, autograd::grad_bucket_view(1)) : Tensor()};
-    if (nb) gradients.push_back(bias_gradient(g));
+    if (nb) gradients.push_back(sum(g, all_but_channels(g.dim())));
     return gradients;
   };
   if (with_bias)
