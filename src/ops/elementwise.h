@@ -23,6 +23,7 @@
 #include <lockstep/ops/unary.h>
 
 #include "kernels/map/map.h"
+#include "ops/autocast.h"
 #include "ops/floating.h"
 #include "ops/images.h"
 #include "ops/record.h"
@@ -106,6 +107,13 @@ Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
       return Gradients{unary_gradient(op, f, g, saved.get())};
     });
   return out;
+}
+
+/// unary(); in autocast regions a 16-bit x becomes float32.
+template <autograd::SavedAs kSaves = autograd::SavedAs::input, class F>
+Tensor wide_unary(const char* op, const char* node, const Tensor& x, const F& f) {
+  if (const auto cast = autocast::wide()) return unary<kSaves>(op, node, cast(x), f);
+  return unary<kSaves>(op, node, x, f);
 }
 
 /// f(a, b) of floating tensors, broadcast and promoted, else DTypeError. f.first(g, a, b) is the gradient of a,

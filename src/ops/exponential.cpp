@@ -1,5 +1,4 @@
 // Exponentials and logarithms.
-#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace lockstep {
@@ -75,29 +74,11 @@ struct Log1p {
 
 }  // namespace
 
-Tensor exp(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return exp(cast(x));
-  return unary<kOutput>("exp", "Exp", x, Exp());
-}
-Tensor expm1(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return expm1(cast(x));
-  return unary<kOutput>("expm1", "Expm1", x, Expm1());
-}
-Tensor log(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return log(cast(x));
-  return unary("log", "Log", x, Log());
-}
-Tensor log2(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return log2(cast(x));
-  return unary("log2", "Log2", x, Log2());
-}
-Tensor log10(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return log10(cast(x));
-  return unary("log10", "Log10", x, Log10());
-}
-Tensor log1p(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return log1p(cast(x));
-  return unary("log1p", "Log1p", x, Log1p());
-}
+Tensor exp(const Tensor& x) { return wide_unary<kOutput>("exp", "Exp", x, Exp()); }
+Tensor expm1(const Tensor& x) { return wide_unary<kOutput>("expm1", "Expm1", x, Expm1()); }
+Tensor log(const Tensor& x) { return wide_unary("log", "Log", x, Log()); }
+Tensor log2(const Tensor& x) { return wide_unary("log2", "Log2", x, Log2()); }
+Tensor log10(const Tensor& x) { return wide_unary("log10", "Log10", x, Log10()); }
+Tensor log1p(const Tensor& x) { return wide_unary("log1p", "Log1p", x, Log1p()); }
 
 }  // namespace lockstep

@@ -111,15 +111,9 @@ Tensor whole_power(Tensor base, std::int64_t exponent) {
 Tensor square(const Tensor& x) {
   return is_floating(impl_of("square", x).dtype) ? unary("square", "Square", x, Square()) : mul(x, x);
 }
-Tensor reciprocal(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return reciprocal(cast(x));
-  return unary<kOutput>("reciprocal", "Reciprocal", x, Reciprocal());
-}
+Tensor reciprocal(const Tensor& x) { return wide_unary<kOutput>("reciprocal", "Reciprocal", x, Reciprocal()); }
 Tensor sqrt(const Tensor& x) { return unary<kOutput>("sqrt", "Sqrt", x, Sqrt()); }
-Tensor rsqrt(const Tensor& x) {
-  if (const auto cast = autocast::wide()) return rsqrt(cast(x));
-  return unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt());
-}
+Tensor rsqrt(const Tensor& x) { return wide_unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt()); }
 
 Tensor pow(const Tensor& base, double exponent) {
   if (const auto cast = autocast::wide()) return pow(cast(base), exponent);
