@@ -46,7 +46,7 @@ Tensor added(const char* name, const Tensor& mask, const Tensor& like) {
 }
 
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) {
-  return triu(full({queries, keys}, kBlocked, {.dtype = like.dtype(), .device = like.device()}), 1);
+  return triu(full({queries, keys}, kBlocked, like.options()), 1);
 }
 
 // A mask that broadcasts to [batch, heads, queries, keys]; undefined if there is none besides a causal one.
@@ -154,7 +154,7 @@ void MultiheadAttention::extend(Projected& heads, Tensor& mask) const {
   };
   if (bias_k) append(repeated(*bias_k), repeated(*bias_v));
   if (!zero_attention_) return;
-  const Tensor zero = zeros({batch, heads_, 1, width}, {.dtype = heads.key.dtype(), .device = heads.key.device()});
+  const Tensor zero = zeros({batch, heads_, 1, width}, heads.key.options());
   append(zero, zero);
 }
 

@@ -50,7 +50,7 @@ void BatchNormState::initialize_parameters(const Tensor& x) {
       num_features = known.numel();
       return;
     }
-  make(x.size(1), {.dtype = x.dtype(), .device = x.device()});
+  make(x.size(1), x.options());
 }
 
 Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x, bool training) {

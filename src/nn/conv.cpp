@@ -113,7 +113,7 @@ void ConvState::initialize_parameters(const Tensor& x) {
                           " without a batch, got ", x.sizes()));
   const std::int64_t in = x.sizes()[channels];
   check({in, out_channels});
-  make(in, {.dtype = x.dtype(), .device = x.device()});
+  make(in, x.options());
 }
 
 // Applies the padding that the convolution itself cannot: modes other than zeros, or more after than before.

@@ -44,7 +44,7 @@ LazyLinear::LazyLinear(std::int64_t out_features, const LinearOptions& options)
 Tensor LazyLinear::forward(const Tensor& x) {
   if (!weight.defined()) {
     if (x.dim() < 1) throw ShapeError(text("[LazyLinear] expected x [..., in], got ", x.sizes()));
-    const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
+    const TensorOptions like = x.options();
     const std::int64_t in = x.sizes().back();
     weight = uniform_parameter({out_features_, in}, double(in), like);
     if (bias) *bias = uniform_parameter({out_features_}, double(in), like);

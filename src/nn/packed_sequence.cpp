@@ -25,7 +25,7 @@ Tensor selected(const Tensor& x, const Integers& places) {
 Tensor with_padding(const Tensor& x, double value) {
   Shape sizes = x.sizes();
   sizes[0] = 1;
-  return cat({x, full(sizes, value, {.dtype = x.dtype(), .device = x.device()})});
+  return cat({x, full(sizes, value, x.options())});
 }
 
 // A packed sequence without its data yet. An empty batch has one step of size 0.

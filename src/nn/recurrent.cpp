@@ -117,7 +117,7 @@ Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double 
   const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size()), width = data.size(1);
   const BatchDim second(1);
   if (layout.is_padded()) return dropout(data.view({steps, batch, width}), p).view(data.sizes());
-  const Tensor kept = dropout(ones({steps, batch, width}, {.dtype = data.dtype(), .device = data.device()}), p);
+  const Tensor kept = dropout(ones({steps, batch, width}, data.options()), p);
   return data * index_select(kept.view({steps * batch, width}), 0, tensor(layout.places(), {.device = data.device()}));
 }
 

@@ -11,7 +11,7 @@ namespace {
 // The given state, or zeros, as [batch, hidden] for x [batch, in].
 Tensor state_for(const Tensor& x, const Tensor& state, const Parameter& weight_hh) {
   if (state.defined()) return x.dim() == 1 ? state.unsqueeze(0) : state;
-  return zeros({x.dim() == 1 ? 1 : x.size(0), weight_hh.size(1)}, {.dtype = x.dtype(), .device = x.device()});
+  return zeros({x.dim() == 1 ? 1 : x.size(0), weight_hh.size(1)}, x.options());
 }
 
 Tensor stepped(const CellParameters& cell, decltype(&gru_cell) step, const Tensor& x, const Tensor& h) {

@@ -40,7 +40,7 @@ Tensor as_matrix(const Tensor& weight, std::int64_t dim) {
 }
 
 std::pair<Tensor, Tensor> first_singular_vectors(const Tensor& matrix, double eps) {
-  const TensorOptions like = {.dtype = matrix.dtype(), .device = matrix.device()};
+  const TensorOptions like = matrix.options();
   Tensor u = normalize(randn({matrix.size(0)}, like), {.dim = 0, .eps = eps});
   Tensor v = normalize(randn({matrix.size(1)}, like), {.dim = 0, .eps = eps});
   for (int i = 0; i < kFirstIterations; ++i) power_iteration(matrix, u, v, eps);

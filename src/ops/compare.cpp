@@ -176,8 +176,7 @@ Tensor operator^(const Tensor& a, const Tensor& b) {
 }
 Tensor operator~(const Tensor& a) {
   if (is_bool("~", a)) return logical_not(a);
-  return combine_bits("~", BitXor(), a,
-                      full({}, a.dtype() == kUInt8 ? 255 : -1, {.dtype = a.dtype(), .device = a.device()}));
+  return combine_bits("~", BitXor(), a, full({}, a.dtype() == kUInt8 ? 255 : -1, a.options()));
 }
 
 bool equal(const Tensor& a, const Tensor& b) {

@@ -174,7 +174,7 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
   Tensor unit;
   {
     const NoGrad guard;
-    const Tensor one = ones({}, {.dtype = on.x.dtype(), .device = on.x.device()});
+    const Tensor one = ones({}, on.x.options());
     unit = input_gradient(problem, on, one);
   }
   const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : g;

@@ -76,7 +76,7 @@ struct FromTheStart {
 Tensor behind(const Tensor& x, int dim, double first) {
   Shape one = x.sizes();
   one[dim] = 1;
-  return cat({full(one, first, {.dtype = x.dtype(), .device = x.device()}), x.narrow(dim, 0, x.sizes()[dim] - 1)}, dim);
+  return cat({full(one, first, x.options()), x.narrow(dim, 0, x.sizes()[dim] - 1)}, dim);
 }
 
 // g and x: not empty, of one shape with at least one dimension, float32 or float64.

@@ -154,8 +154,7 @@ Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, 
 
 Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, double value) {
   check_same_device("scatter_elements", x, index);
-  return scatter_elements(x, dim, index,
-                          full({}, value, {.dtype = x.dtype(), .device = x.device()}).expand(index.sizes()));
+  return scatter_elements(x, dim, index, full({}, value, x.options()).expand(index.sizes()));
 }
 
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {

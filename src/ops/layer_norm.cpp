@@ -90,9 +90,7 @@ Tensor normalize_last(const RowNorm& norm, const Tensor& x, const Shape& normali
   const auto flat = [&](const Tensor& parameter) {
     return parameter.defined() ? parameter.reshape({length}) : Tensor();
   };
-  const Tensor scale = weight.defined() || norm.centered
-                           ? flat(weight)
-                           : ones({length}, TensorOptions{.dtype = x.dtype(), .device = x.device()});
+  const Tensor scale = weight.defined() || norm.centered ? flat(weight) : ones({length}, x.options());
   return normalize_rows(norm, x.reshape({x.numel() / length, length}), scale, flat(bias), eps).reshape(x.sizes());
 }
 

@@ -50,9 +50,7 @@ Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
 Tensor count(const Tensor& x, const Shape& dims, bool keep_dims) {
   Tensor out = sum(ne(x, 0).to(x.dtype()), dims, keep_dims);
   if (records(x))
-    record("Norm", out, {&x}, [sizes = x.sizes()](const Tensor& g) {
-      return Gradients{zeros(sizes, {.dtype = g.dtype(), .device = g.device()})};
-    });
+    record("Norm", out, {&x}, [sizes = x.sizes()](const Tensor& g) { return Gradients{zeros(sizes, g.options())}; });
   return out;
 }
 

@@ -254,7 +254,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   std::vector<GradientSet> sets = gradient_sets(parameters, models, count);
   if (sets.empty()) {
     if (parameters.empty()) return zeros({});
-    return zeros({}, {.dtype = parameters[0].dtype(), .device = parameters[0].device()});
+    return zeros({}, parameters[0].options());
   }
 
   DType dtype = sets[0].gradients.front().dtype();

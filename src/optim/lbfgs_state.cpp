@@ -27,7 +27,7 @@ void LBFGS::add_own_state(StateDict& dict) const {
   add("n_iter", number_tensor(double(s.n_iter)));
   add("d", s.d);
   add("t", number_tensor(s.t));
-  const Tensor none = zeros({0, elements()}, {.dtype = s.d.dtype(), .device = s.d.device()});
+  const Tensor none = zeros({0, elements()}, s.d.options());
   add("old_dirs", s.old_dirs.empty() ? none : stack(s.old_dirs));
   add("old_stps", s.old_stps.empty() ? none : stack(s.old_stps));
   add("ro", from_host(s.ro.data(), s.ro.size(), kFloat64, {std::int64_t(s.ro.size())}, {.dtype = kFloat64}));

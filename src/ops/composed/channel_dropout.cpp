@@ -25,9 +25,7 @@ Shape one_for_each_channel(const char* op, const Tensor& x) {
   return sizes;
 }
 
-Tensor kept(const Tensor& x, const Shape& sizes, double p) {
-  return dropout(ones(sizes, {.dtype = x.dtype(), .device = x.device()}), p);
-}
+Tensor kept(const Tensor& x, const Shape& sizes, double p) { return dropout(ones(sizes, x.options()), p); }
 
 Tensor kept_channels(const Tensor& x, const Shape& channels, double p) {
   const BatchDim first(0);

@@ -34,8 +34,6 @@ Shape before(const Shape& sizes, const Shape& own) {
   return all;
 }
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 const Tensor& only(const char* op, const Probabilities& given) {
   if (given.probs.has_value() == given.logits.has_value())
     throw InvalidArgument(text("[", op, "] expected either probs or logits, got ", given.probs ? "both" : "neither"));
@@ -57,7 +55,7 @@ Tensor Normal::sample(const Shape& sizes) const {
   return rsample(sizes);
 }
 Tensor Normal::rsample(const Shape& sizes) const {
-  return loc_ + scale_ * randn(before(sizes, loc_.sizes()), like(loc_));
+  return loc_ + scale_ * randn(before(sizes, loc_.sizes()), loc_.options());
 }
 Tensor Normal::log_prob(const Tensor& value) const {
   return square((value - loc_) / scale_) * -0.5 - log(scale_) - 0.5 * std::log(2 * std::numbers::pi);
@@ -72,7 +70,7 @@ Tensor Uniform::sample(const Shape& sizes) const {
   return rsample(sizes);
 }
 Tensor Uniform::rsample(const Shape& sizes) const {
-  return low_ + (high_ - low_) * rand(before(sizes, low_.sizes()), like(low_));
+  return low_ + (high_ - low_) * rand(before(sizes, low_.sizes()), low_.options());
 }
 Tensor Uniform::log_prob(const Tensor& value) const {
   const Tensor inside = (value >= low_) & (value < high_);

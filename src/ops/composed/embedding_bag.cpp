@@ -50,7 +50,7 @@ Bags bags_by_offsets(const Tensor& index, const EmbeddingBagOptions& options) {
 
 // The sum of the rows of each bag: [bags, features]. Adds row by row, in one order.
 Tensor added_by_bag(const Tensor& rows, const Bags& bags) {
-  const Tensor start = zeros({bags.count, rows.size(1)}, {.dtype = rows.dtype(), .device = rows.device()});
+  const Tensor start = zeros({bags.count, rows.size(1)}, rows.options());
   return scatter_add(start, 0, bags.bag.unsqueeze(1).expand(rows.sizes()), rows);
 }
 
@@ -58,7 +58,7 @@ Tensor added_by_bag(const Tensor& rows, const Bags& bags) {
 Tensor greatest_by_bag(const Tensor& rows, const Bags& bags, const Tensor& counts) {
   const std::int64_t features = rows.size(1);
   const std::int64_t longest = bags.place.numel() ? max(bags.place).item<std::int64_t>() + 1 : 0;
-  const TensorOptions like = {.dtype = rows.dtype(), .device = rows.device()};
+  const TensorOptions like = rows.options();
   if (longest == 0) return added_by_bag(rows, bags);
   const Tensor slot = bags.bag * double(longest) + bags.place, zero = zeros({bags.count * longest, 1}, like);
   const Tensor there = ne(scatter_add(zero, 0, slot.unsqueeze(1), counts), 0);
@@ -89,7 +89,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
   const Tensor wide = as_index(kBagOp, index);
   const Bags bags = index.dim() == 2 ? bags_of_rows(wide) : bags_by_offsets(wide, options);
   Tensor rows = embedding(weight, bags.index, options.padding_idx);
-  Tensor counts = ones({bags.index.size(0), 1}, {.dtype = weight.dtype(), .device = weight.device()});
+  Tensor counts = ones({bags.index.size(0), 1}, weight.options());
   if (options.padding_idx) {
     const std::int64_t padding = *options.padding_idx + (*options.padding_idx < 0 ? weight.size(0) : 0);
     counts = ne(bags.index, double(padding)).unsqueeze(1).to(weight.dtype());

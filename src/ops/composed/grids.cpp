@@ -21,7 +21,7 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
   const std::int64_t first = offset < 0 ? -offset * size : offset;
   const Tensor places =
       arange(double(sizes[0]), {.dtype = kInt64, .device = x.device()}) * double(size + 1) + double(first);
-  const Tensor none = zeros(size * size, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor none = zeros(size * size, x.options());
   return scatter_elements(none, 0, places, x).view({size, size});
 }
 

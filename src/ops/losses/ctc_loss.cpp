@@ -163,9 +163,7 @@ Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& 
   const Tensor fresh = cat({full({on.batch, 2}, 0, {.dtype = kBool, .device = log_probs.device()}),
                             ne(states.narrow(1, 2, on.states - 2), states.narrow(1, 0, on.states - 2))},
                            1);  // states that can also be reached from two states earlier
-  const auto far = [&](std::int64_t columns) {
-    return full({on.batch, columns}, kFar, {.dtype = log_probs.dtype(), .device = log_probs.device()});
-  };
+  const auto far = [&](std::int64_t columns) { return full({on.batch, columns}, kFar, log_probs.options()); };
   const auto step = [&](const Tensor& ways, bool on_backwards) {
     const std::int64_t n = on.states;
     if (on_backwards) {
@@ -195,7 +193,7 @@ Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& 
   const Tensor total = logsumexp(through[0], {1}, true);
   const Tensor possible = gt(total, kFar / 2).unsqueeze(0) & (exists.unsqueeze(0) & ctc_counts(on).unsqueeze(2));
   const Tensor uses = where(possible, exp(where(possible, through - total, 0)) * g.view({1, on.batch, 1}), 0);
-  return scatter_add(zeros(log_probs.sizes(), {.dtype = log_probs.dtype(), .device = log_probs.device()}), 2,
+  return scatter_add(zeros(log_probs.sizes(), log_probs.options()), 2,
                      states.unsqueeze(0).expand({on.times, on.batch, on.states}), -uses);
 }
 

@@ -74,7 +74,7 @@ void check_sequence(const char* op, Kind kind, const Inputs& in, std::int64_t ba
 Outputs composed(Kind kind, const Inputs& in, const Steps& steps) {
   const Tensor from_x = linear(in[kX], in[kWeightIh], in[kBiasIh]);
   const std::int64_t hidden = in[kWeightIh].size(0) / gates_of(kind), out = in[kWeightHh].size(1);
-  const TensorOptions like = {.dtype = in[kX].dtype(), .device = in[kX].device()};
+  const TensorOptions like = in[kX].options();
   State state = {in[kH].defined() ? in[kH] : zeros({steps.batch(), out}, like), in[kC]};
   if (kind == Kind::lstm && !state.c.defined()) state.c = zeros({steps.batch(), hidden}, like);
   std::vector<Tensor> outputs(std::size_t(steps.count()));
