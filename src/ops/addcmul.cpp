@@ -1,8 +1,8 @@
 // addcmul and addcdiv: a tensor plus a multiple of the product or quotient of two others.
 #include <lockstep/ops/arithmetic.h>
 
+#include "ops/dtypes.h"
 #include "ops/elementwise.h"
-#include "ops/number.h"
 
 namespace lockstep {
 namespace {

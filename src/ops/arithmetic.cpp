@@ -7,8 +7,8 @@
 
 #include "autograd/in_place.h"
 #include "core/integers.h"
+#include "ops/dtypes.h"
 #include "ops/elementwise.h"
-#include "ops/number.h"
 #include "ops/record.h"
 #include "tensor/copy.h"
 

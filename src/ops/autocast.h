@@ -11,7 +11,7 @@
 
 #include "autograd/autocast_region.h"
 #include "core/context.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep::autocast {
 

@@ -10,11 +10,11 @@
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/batch_norm_kernel.h"
+#include "ops/dtypes.h"
 #include "ops/fused.h"
 #include "ops/images.h"
 #include "ops/norms.h"
 #include "ops/reduced_dims.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

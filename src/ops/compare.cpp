@@ -2,8 +2,8 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "ops/dtypes.h"
 #include "ops/elementwise.h"
-#include "ops/number.h"
 
 namespace lockstep {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/dtypes.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
 #include "ops/loss_total.h"
-#include "ops/wide.h"
 #include "tensor/copy.h"
 
 namespace lockstep {

@@ -11,8 +11,8 @@
 #include "core/integers.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
 #include "tensor/random_kernel.h"
 #include "tensor/replay_values.h"

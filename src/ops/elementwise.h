@@ -24,11 +24,9 @@
 
 #include "kernels/map/map.h"
 #include "ops/autocast.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/images.h"
 #include "ops/record.h"
-#include "ops/result_type.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 

@@ -7,11 +7,11 @@
 #include "core/integers.h"
 #include "core/text.h"
 #include "kernels/rows/rows.h"
+#include "ops/dtypes.h"
 #include "ops/index_check.h"
 #include "ops/put_elements.h"
 #include "ops/record.h"
 #include "ops/sorted_places.h"
-#include "ops/wide.h"
 #include "tensor/copy.h"
 
 namespace lockstep {

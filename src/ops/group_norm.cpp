@@ -6,10 +6,9 @@
 #include "core/text.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/group_norm_kernel.h"
 #include "ops/norms.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,7 @@
 #include <lockstep/ops/unary.h>
 
 #include "ops/batch_noise.h"
-#include "ops/floating.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "ops/autocast.h"
 #include "ops/batch_norm.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

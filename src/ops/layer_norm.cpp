@@ -10,10 +10,9 @@
 #include "kernels/rows/rows.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/norm_gradient.h"
 #include "ops/norms.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

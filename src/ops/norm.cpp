@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "ops/autocast.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

@@ -13,8 +13,8 @@
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
 #include "kernels/rows/row_buffer.h"
+#include "ops/dtypes.h"
 #include "ops/norms.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 

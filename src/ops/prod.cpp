@@ -6,9 +6,9 @@
 #include "core/integers.h"
 #include "kernels/rows/rows.h"
 #include "ops/autocast.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
 #include "ops/reduced_dims.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "kernels/reduce/reduce.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

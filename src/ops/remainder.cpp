@@ -1,8 +1,8 @@
 // The remainders of a division: with the divisor's sign, and with the dividend's.
 #include <lockstep/ops/arithmetic.h>
 
+#include "ops/dtypes.h"
 #include "ops/elementwise.h"
-#include "ops/number.h"
 
 namespace lockstep {
 namespace {

@@ -12,9 +12,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "kernels/rows/rows.h"
-#include "ops/floating.h"
-#include "ops/number.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

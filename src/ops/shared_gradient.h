@@ -5,8 +5,8 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/reduce.h>
 
+#include "ops/dtypes.h"
 #include "ops/reduced_dims.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 
 #include "autograd/views.h"
 #include "core/text.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
-#include "ops/wide.h"
 #include "tensor/copy.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/batch_norm.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

@@ -13,10 +13,10 @@
 #include "kernels/geometry.h"
 #include "ops/attention/blocks.h"
 #include "ops/autocast.h"
+#include "ops/dtypes.h"
 #include "ops/fused.h"
 #include "ops/product.h"
 #include "ops/record.h"
-#include "ops/wide.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "ops/floating.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

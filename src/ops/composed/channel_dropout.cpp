@@ -6,7 +6,7 @@
 #include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep::distributions {
 namespace {

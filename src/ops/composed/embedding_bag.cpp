@@ -11,7 +11,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/index_check.h"
 
 namespace lockstep {

@@ -17,8 +17,7 @@
 
 #include "core/text.h"
 #include "ops/autocast.h"
-#include "ops/floating.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "ops/dtypes.h"
 #include "ops/index_check.h"
-#include "ops/number.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

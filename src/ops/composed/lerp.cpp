@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

@@ -11,8 +11,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "ops/floating.h"
-#include "ops/wide.h"
+#include "ops/dtypes.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {

@@ -10,8 +10,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "ops/floating.h"
-#include "ops/result_type.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "ops/autocast.h"
 #include "ops/conv/convolution.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/images.h"
 #include "ops/product.h"
 

@@ -7,7 +7,7 @@
 #include <lockstep/ops/unary.h>
 
 #include "ops/autocast.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include "core/text.h"
 #include "ops/autocast.h"
-#include "ops/recurrent/sequences.h"
+#include "ops/recurrent/sequence.h"
 
 namespace lockstep {
 namespace recurrent {

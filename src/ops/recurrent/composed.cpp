@@ -8,7 +8,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/recurrent/sequence.h"
 
 namespace lockstep::recurrent {

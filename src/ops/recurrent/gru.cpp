@@ -2,7 +2,6 @@
 // the bias. Gates: r, z, n.
 #include <lockstep/core/elementary.h>
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/sequences.h"
 
 namespace lockstep::recurrent {
 namespace {

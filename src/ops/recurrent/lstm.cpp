@@ -1,7 +1,6 @@
 // The LSTM: all steps as one operation if the device offers it, else step by step.
 #include "ops/fused.h"
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/sequences.h"
 #include "runtime/fused_ops/lstm_cell.h"
 
 namespace lockstep::recurrent {

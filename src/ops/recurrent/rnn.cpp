@@ -1,7 +1,6 @@
 // The plain recurrent layer (Elman 1990): one sum, and tanh or relu.
 #include <lockstep/core/elementary.h>
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/sequences.h"
 
 namespace lockstep::recurrent {
 namespace {

@@ -59,6 +59,12 @@ struct Outputs {
 /// order. Throws DeviceMismatch, DTypeError or ShapeError naming `op` if an input does not fit.
 Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps);
 
+/// The fused form of each kind; run_lstm() without weight_hr.
+Outputs run_rnn_tanh(const Inputs& inputs, const Steps& steps);
+Outputs run_rnn_relu(const Inputs& inputs, const Steps& steps);
+Outputs run_gru(const Inputs& inputs, const Steps& steps);
+Outputs run_lstm(const Inputs& inputs, const Steps& steps);
+
 /// The same, made of ops.
 Outputs composed(Kind kind, const Inputs& inputs, const Steps& steps);
 

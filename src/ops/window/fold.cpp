@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "kernels/window/window_columns.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/record.h"
 #include "ops/window/planes.h"
 

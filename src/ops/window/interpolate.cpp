@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/window/planes.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "ops/autocast.h"
-#include "ops/floating.h"
+#include "ops/dtypes.h"
 #include "ops/window/planes.h"
 
 namespace lockstep {
