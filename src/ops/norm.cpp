@@ -1,3 +1,4 @@
+// Norms, variances and standard deviations, from sums of squares.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/reduce.h>
@@ -10,12 +11,35 @@
 #include "ops/dtypes.h"
 #include "ops/record.h"
 #include "ops/reduced_dims.h"
-#include "ops/squares.h"
 
 namespace lockstep {
 namespace {
 
-// n, or 1 where n is 0: so that a zero vector gets the gradient 0.
+enum class Finish : std::uint8_t { none, root };
+
+template <class C>
+struct Squares {
+  using Accumulator = C;
+  C scale;
+  bool root;
+  LOCKSTEP_HD C identity() const { return 0; }
+  LOCKSTEP_HD C load(C x) const { return x * x; }
+  LOCKSTEP_HD C combine(C a, C b) const { return a + b; }
+  LOCKSTEP_HD C finish(C a, std::int64_t) const { return root ? std::sqrt(a * scale) : a * scale; }
+};
+
+// scale * sum(x^2), or its square root. Floating dtypes only. Not recorded.
+Tensor sum_squares(const char* op, const Tensor& x, const DimMask& mask, bool keep_dims, double scale, Finish finish) {
+  const TensorImpl& from = *x.impl();
+  Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), from.dtype);
+  visit_floating(op, from.dtype, [&]<class T>() {
+    using C = ComputeType<T>;
+    reduce<T, T>(op, Squares<C>{C(scale), finish == Finish::root}, out, x, mask);
+  });
+  return out;
+}
+
+// n, or 1 where n is 0: so that a zero vector, or one without a deviation, gets the gradient 0.
 Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
 
 Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
@@ -54,6 +78,26 @@ Tensor count(const Tensor& x, const Shape& dims, bool keep_dims) {
   return out;
 }
 
+Tensor centered(const Tensor& x, const Shape& dims) { return x - mean(x, dims, true); }
+
+Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const VarianceOptions& options, Finish finish) {
+  check_floating(op, x);
+  if (size_of(x.dtype()) == 2)  // the differences need more precision than the elements
+    return variance(op, x.to(kFloat32), mask, options, finish).to(x.dtype());
+  const Shape dims = dims_of(mask, x.dim());
+  const double freedom = std::max(0.0, double(reduced_count(x.sizes(), mask)) - double(options.correction));
+  Tensor out = sum_squares(op, centered(x.detach(), dims), mask, options.keep_dims, 1 / freedom, finish);
+  if (records(x))
+    record(finish == Finish::root ? "Stddev" : "Var", out, {&x},
+           [x = Saved(x), y = Saved(out, kOutput), dims, kept = reduced_sizes(x.sizes(), mask, true), freedom,
+            finish](const Tensor& g) {
+             Tensor share = g;
+             if (finish == Finish::root) share = g / (divisor(y.get()) * 2);
+             return Gradients{centered(x.get(), dims) * (share.reshape(kept) * (2 / freedom))};
+           });
+  return out;
+}
+
 }  // namespace
 
 Tensor norm(const Tensor& x, double p) { return norm(x, p, Shape()); }
@@ -68,6 +112,27 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keep_dims) : amin(abs(x), dims, keep_dims);
   if (std::isnan(p)) throw InvalidArgument("[norm] expected an order, got NaN");
   return general(x, p, mask, keep_dims);
+}
+
+Tensor var(const Tensor& x) { return var(x, Shape()); }
+
+Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return variance("var", x, mask_or_all("var", dims, impl_of("var", x).sizes.rank()), options, Finish::none);
+}
+
+Tensor stddev(const Tensor& x) { return stddev(x, Shape()); }
+
+Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return variance("stddev", x, mask_or_all("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
+}
+
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x) { return {var(x), mean(x)}; }
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return {var(x, dims, options), mean(x, dims, options.keep_dims)};
+}
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x) { return {stddev(x), mean(x)}; }
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return {stddev(x, dims, options), mean(x, dims, options.keep_dims)};
 }
 
 }  // namespace lockstep
