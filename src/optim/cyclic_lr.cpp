@@ -2,27 +2,25 @@
 
 #include <cmath>
 
-#include "core/text.h"
+#include <lockstep/optim/rule.h>
 
 namespace lockstep::optim {
 namespace {
 
-void expect_of_cycle(bool holds, const char* expected, double got) {
-  if (!holds) throw InvalidArgument(text("[CyclicLR] expected ", expected, ", got ", got));
-}
+constexpr const char* kCyclic = "CyclicLR";
 
 }  // namespace
 
 CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicLROptions& options) : Schedule(optimizer), options_(options) {
   const double down = double(options_.step_size_down.value_or(options_.step_size_up));
-  expect_of_cycle(options_.step_size_up > 0, "step_size_up > 0", double(options_.step_size_up));
-  expect_of_cycle(down > 0, "step_size_down > 0", down);
+  require(options_.step_size_up > 0, kCyclic, "step_size_up > 0", double(options_.step_size_up));
+  require(down > 0, kCyclic, "step_size_down > 0", down);
   for (const PerGroup& rates : {options_.base_lr, options_.max_lr})
-    for (const double rate : rates) expect_of_cycle(rate >= 0, "base_lr and max_lr of at least 0", rate);
+    for (const double rate : rates) require(rate >= 0, kCyclic, "base_lr and max_lr of at least 0", rate);
   for (const double momentum : {options_.base_momentum, options_.max_momentum})
-    expect_of_cycle(momentum >= 0 && momentum <= 1, "momenta in [0, 1]", momentum);
-  expect_per_group("CyclicLR", "base_lr", options_.base_lr.size());
-  expect_per_group("CyclicLR", "max_lr", options_.max_lr.size());
+    require(momentum >= 0 && momentum <= 1, kCyclic, "momenta in [0, 1]", momentum);
+  expect_per_group(kCyclic, "base_lr", options_.base_lr.size());
+  expect_per_group(kCyclic, "max_lr", options_.max_lr.size());
   if (options_.cycle_momentum && !optimizer.momentum())
     throw InvalidArgument(
         "[CyclicLR] expected an optimizer with momentum to cycle, got one without: set .cycle_momentum = false");

@@ -7,6 +7,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/rule.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
@@ -25,13 +26,10 @@ struct CountNonFinite {
 };
 
 void check(const GradScalerOptions& o) {
-  const auto require = [](bool holds, const char* what, double got) {
-    if (!holds) throw InvalidArgument(text("[GradScaler] expected ", what, ", got ", got));
-  };
-  require(o.init_scale > 0 && std::isfinite(o.init_scale), "a finite init_scale > 0", o.init_scale);
-  require(o.growth_factor > 1, "growth_factor > 1", o.growth_factor);
-  require(o.backoff_factor > 0 && o.backoff_factor < 1, "backoff_factor in (0, 1)", o.backoff_factor);
-  require(o.growth_interval > 0, "growth_interval > 0", double(o.growth_interval));
+  require(o.init_scale > 0 && std::isfinite(o.init_scale), "GradScaler", "a finite init_scale > 0", o.init_scale);
+  require(o.growth_factor > 1, "GradScaler", "growth_factor > 1", o.growth_factor);
+  require(o.backoff_factor > 0 && o.backoff_factor < 1, "GradScaler", "backoff_factor in (0, 1)", o.backoff_factor);
+  require(o.growth_interval > 0, "GradScaler", "growth_interval > 0", double(o.growth_interval));
 }
 
 // Before the division, each device counts the elements of each gradient that are not finite.

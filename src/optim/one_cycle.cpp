@@ -4,18 +4,18 @@
 #include <cmath>
 #include <numbers>
 
+#include <lockstep/optim/rule.h>
+
 #include "core/text.h"
 
 namespace lockstep::optim {
 namespace {
 
+constexpr const char* kOneCycle = "OneCycleLR";
+
 double anneal(Anneal strategy, double from, double to, double part) {
   if (strategy == Anneal::linear) return from + (to - from) * part;
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
-}
-
-void require(bool holds, const char* expected, double got) {
-  if (!holds) throw InvalidArgument(text("[OneCycleLR] expected ", expected, ", got ", got));
 }
 
 // The position of a step in the policy: `part` of the way through a phase.
@@ -48,15 +48,16 @@ double through(const OneCycleLROptions& o, std::int64_t epoch, double low, doubl
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
     : Schedule(optimizer), options_(options) {
   if (options_.total_steps == 0) options_.total_steps = options_.epochs * options_.steps_per_epoch;
-  require(options_.total_steps > 0, "total_steps > 0, or epochs and steps_per_epoch", double(options_.total_steps));
-  require(options_.pct_start >= 0 && options_.pct_start <= 1, "pct_start in [0, 1]", options_.pct_start);
-  require(options_.div_factor > 0, "div_factor > 0", options_.div_factor);
-  require(options_.final_div_factor > 0, "final_div_factor > 0", options_.final_div_factor);
+  require(options_.total_steps > 0, kOneCycle, "total_steps > 0, or epochs and steps_per_epoch",
+          double(options_.total_steps));
+  require(options_.pct_start >= 0 && options_.pct_start <= 1, kOneCycle, "pct_start in [0, 1]", options_.pct_start);
+  require(options_.div_factor > 0, kOneCycle, "div_factor > 0", options_.div_factor);
+  require(options_.final_div_factor > 0, kOneCycle, "final_div_factor > 0", options_.final_div_factor);
   for (std::size_t g = 0; g < options_.max_lr.size(); ++g)
-    require(options_.max_lr.of(g) >= 0, "max_lr >= 0", options_.max_lr.of(g));
+    require(options_.max_lr.of(g) >= 0, kOneCycle, "max_lr >= 0", options_.max_lr.of(g));
   for (const double momentum : {options_.base_momentum, options_.max_momentum})
-    require(momentum >= 0 && momentum <= 1, "momenta in [0, 1]", momentum);
-  expect_per_group("OneCycleLR", "max_lr", options_.max_lr.size());
+    require(momentum >= 0 && momentum <= 1, kOneCycle, "momenta in [0, 1]", momentum);
+  expect_per_group(kOneCycle, "max_lr", options_.max_lr.size());
   if (options_.cycle_momentum && !optimizer.momentum())
     throw InvalidArgument("[OneCycleLR] expected an optimizer with momentum to cycle, got one without");
   apply();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <lockstep/optim/rule.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/context.h"
@@ -16,10 +17,6 @@ namespace {
 
 Tensor numbers_tensor(const std::vector<double>& values) {
   return from_host(values.data(), values.size(), kFloat64, {std::int64_t(values.size())}, {.dtype = kFloat64});
-}
-
-void require(bool holds, const char* schedule, const char* expected, double got) {
-  if (!holds) throw InvalidArgument(text("[", schedule, "] expected ", expected, ", got ", got));
 }
 
 // Half a cosine from `high` to `low` as `part` goes from 0 to 1.
