@@ -65,7 +65,7 @@ Names functions_and_classes() {
     all.merge(declared(where, function));
   for (const char* where : {"nn", "parallel/sync_batch_norm.h"})
     all.merge(declared(where, klass + R"( : (?:public )?Module<\1>)"));
-  all.merge(declared("nn/losses.h", klass + R"( : (?:public )?detail::\w+Loss<)"));
+  all.merge(declared("nn", klass + R"( : (?:public )?detail::\w+<\1\b)"));
   all.merge(declared("nn", alias));
   all.merge(declared("optim", alias));
   all.merge(declared("optim", R"(class LOCKSTEP_API (\w+) final : public (?:OptimizerWith<\1Options>|Schedule))"));
