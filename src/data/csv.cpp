@@ -83,10 +83,10 @@ T number(const CsvLines& lines, std::size_t column, std::string_view field, cons
     const bool is_too_large = error == std::errc::result_out_of_range ||
                               (std::isfinite(value) && std::abs(value) >= overflow_of(options.dtype));
     if (is_whole && is_too_large)
-      lines.fail(column, text("expected a number that ", options.dtype, " holds, got ", shown(field)));
+      lines.fail(column, "expected a number that ", options.dtype, " holds, got ", shown(field));
   }
   if (error != std::errc() || !is_whole)
-    lines.fail(column, text("expected ", std::is_integral_v<T> ? "an integer" : "a number", ", got ", shown(field)));
+    lines.fail(column, "expected ", std::is_integral_v<T> ? "an integer" : "a number", ", got ", shown(field));
   return value;
 }
 
@@ -94,7 +94,7 @@ std::int64_t number_of(const CsvLines& lines, std::size_t column, Category& cate
   const auto found = category.numbers.find(field);
   if (found != category.numbers.end()) return found->second;
   if (!category.takes_new_texts)
-    lines.fail(column, text("expected one of ", category.texts->size(), " categories, got ", shown(field)));
+    lines.fail(column, "expected one of ", category.texts->size(), " categories, got ", shown(field));
   const auto number = std::int64_t(category.texts->size());
   category.texts->emplace_back(field);
   category.numbers.emplace(field, number);
@@ -122,7 +122,7 @@ Tensor read_rows(CsvLines& lines, std::vector<std::string_view>& fields, bool ha
   std::int64_t rows = 0;
   for (; has_line; has_line = lines.next(fields), ++rows) {
     if (fields.size() != width)
-      lines.fail(std::min(fields.size(), width) - 1, text("expected ", width, " fields, got ", fields.size()));
+      lines.fail(std::min(fields.size(), width) - 1, "expected ", width, " fields, got ", fields.size());
     for (SelectedColumn& each : selected) {
       const std::string_view field = fields[each.column];
       values.push_back(each.category ? T(number_of(lines, each.column, *each.category, field))

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "io/safetensors_header.h"
 
 namespace lockstep::data {
@@ -17,10 +14,6 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 }  // namespace
-
-void CsvLines::fail(std::size_t column, const std::string& reason) const {
-  throw FormatError(source_.name(), base_ + begin_, text("line ", line_, ", column ", column + 1, ": ", reason));
-}
 
 bool CsvLines::next(std::vector<std::string_view>& fields) {
   for (;;) {
@@ -48,12 +41,12 @@ bool CsvLines::refill() {
   const auto bytes = std::size_t(std::min<std::uint64_t>(kBlock, source_.size() - from));
   if (bytes == 0) return false;
   if (buffer_.size() - begin_ >= kMaxLineBytes)
-    fail(places_.size(), text("expected lines of at most ", kMaxLineBytes, " bytes, got a longer one"));
+    fail(places_.size(), "expected lines of at most ", kMaxLineBytes, " bytes, got a longer one");
   const std::size_t size = buffer_.size();
   buffer_.resize(size + bytes);
   source_.read(from, buffer_.data() + size, bytes);
   if (const std::size_t zero = buffer_.find('\0', size); zero != buffer_.npos)
-    throw FormatError(source_.name(), base_ + zero, "expected text in UTF-8, got a byte 0");
+    source_.fail(base_ + zero, "expected text in UTF-8, got a byte 0");
   if (from == 0 && buffer_.starts_with(kByteOrderMark)) at_ = begin_ = kByteOrderMark.size();
   return at_ < buffer_.size();
 }
@@ -69,7 +62,7 @@ void CsvLines::drop_what_was_read() {
 }
 
 bool CsvLines::field() {
-  if (places_.size() == kMaxFields) fail(kMaxFields, text("expected at most ", kMaxFields, " fields, got more"));
+  if (places_.size() == kMaxFields) fail(kMaxFields, "expected at most ", kMaxFields, " fields, got more");
   const std::size_t from = at_;
   while (peek() != kEnd && buffer_[at_] != separator_ && is_blank(buffer_[at_])) ++at_;
   if (peek() == '"') {
@@ -112,8 +105,8 @@ void CsvLines::quoted() {
   }
   while (peek() != kEnd && buffer_[at_] != separator_ && is_blank(buffer_[at_])) ++at_;
   if (peek() != kEnd && buffer_[at_] != separator_ && buffer_[at_] != '\n' && buffer_[at_] != '\r')
-    fail(places_.size(),
-         "expected a separator after the quote, got " + safetensors::shown(std::string_view(buffer_).substr(at_, 1)));
+    fail(places_.size(), "expected a separator after the quote, got ",
+         safetensors::shown(std::string_view(buffer_).substr(at_, 1)));
   places_.emplace_back(from, to - from);
 }
 

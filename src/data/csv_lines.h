@@ -24,7 +24,10 @@ class CsvLines {
   /// A quoted field may contain line breaks: LF, CR LF or CR. Throws FormatError.
   bool next(std::vector<std::string_view>& fields);
   /// Throws FormatError naming the line last read and the column, which is counted from 0.
-  [[noreturn]] void fail(std::size_t column, const std::string& reason) const;
+  template <class... Reason>
+  [[noreturn]] void fail(std::size_t column, const Reason&... reason) const {
+    source_.fail(base_ + begin_, "line ", line_, ", column ", column + 1, ": ", reason...);
+  }
 
  private:
   // Returns the next byte, or one of the two constants below.

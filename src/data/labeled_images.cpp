@@ -53,10 +53,7 @@ std::uint32_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
 Tensor read_idx(const fs::path& path, int rank) {
   FileSource file(path, Links::follow, "read_mnist");
   const std::uint64_t header = 4 * std::uint64_t(rank + 1);
-  const auto fail = [&](std::uint64_t offset, const auto&... reason) {
-    throw FormatError(file.name(), offset, text(reason...));
-  };
-  if (file.size() < header) fail(0, "expected an idx header of ", header, " bytes, got a file of ", file.size());
+  if (file.size() < header) file.fail(0, "expected an idx header of ", header, " bytes, got a file of ", file.size());
   const auto number = [&](std::uint64_t offset) {
     std::array<std::uint8_t, 4> bytes;
     file.read(offset, bytes.data(), bytes.size());
@@ -64,12 +61,12 @@ Tensor read_idx(const fs::path& path, int rank) {
   };
   const std::uint32_t magic = 0x800 + std::uint32_t(rank);
   if (const std::uint32_t got = number(0); got != magic)
-    fail(0, "expected the number ", magic, " of idx files with bytes in ", rank, " dimensions, got ", got);
+    file.fail(0, "expected the number ", magic, " of idx files with bytes in ", rank, " dimensions, got ", got);
   Shape sizes;
   for (int dim = 0; dim < rank; ++dim) sizes.push_back(std::int64_t(number(4 * std::uint64_t(dim + 1))));
   const std::optional<std::uint64_t> bytes = tensor_bytes(sizes, kUInt8);
   if (bytes != file.size() - header)
-    fail(4, "expected sizes that fit the ", file.size() - header, " bytes of data, got ", sizes);
+    file.fail(4, "expected sizes that fit the ", file.size() - header, " bytes of data, got ", sizes);
   const Tensor result = empty(sizes, {.dtype = kUInt8});
   file.read(header, result.data<std::uint8_t>(), std::size_t(*bytes));
   return result;
@@ -100,8 +97,8 @@ LabeledImages read_cifar10(const fs::path& folder, Part part) {
     files.push_back(std::make_unique<FileSource>(path, Links::follow, "read_cifar10"));
     const std::uint64_t size = files.back()->size();
     if (size % kRecord != 0)
-      throw FormatError(path.string(), size - size % kRecord,
-                        text("expected records of ", kRecord, " bytes, got ", size % kRecord, " bytes at the end"));
+      files.back()->fail(size - size % kRecord, "expected records of ", kRecord, " bytes, got ", size % kRecord,
+                         " bytes at the end");
     count += size / kRecord;
   }
 
@@ -113,8 +110,7 @@ LabeledImages read_cifar10(const fs::path& folder, Part part) {
   for (const auto& file : files)
     for (std::uint64_t offset = 0; offset < file->size(); offset += kRecord) {
       file->read(offset, record.data(), record.size());
-      if (record[0] >= kCifarClasses)
-        throw FormatError(file->name(), offset, text("expected a label from 0 to 9, got ", int(record[0])));
+      if (record[0] >= kCifarClasses) file->fail(offset, "expected a label from 0 to 9, got ", int(record[0]));
       *label++ = record[0];
       pixels = std::copy(record.begin() + 1, record.end(), pixels);
     }

@@ -7,9 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "io/safetensors_header.h"
 
 namespace lockstep::data {
@@ -22,8 +19,8 @@ constexpr std::uint64_t kMaxNpyHeader = 1 << 16;
 // Parses for example {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 class Parser {
  public:
-  Parser(const std::string& file, std::string_view text, std::uint64_t begin)
-      : file_(file), text_(text), begin_(begin) {}
+  Parser(const ByteSource& source, std::string_view header, std::uint64_t begin)
+      : source_(source), text_(header), begin_(begin) {}
 
   NpyHeader parse() {
     expect('{');
@@ -41,7 +38,7 @@ class Parser {
         shape();
         has_shape = true;
       } else {
-        fail(text_of("descr, fortran_order and shape, got ", shown(key)));
+        fail("descr, fortran_order and shape, got ", shown(key));
       }
       if (!take(',')) {
         expect('}');
@@ -53,12 +50,9 @@ class Parser {
   }
 
  private:
-  template <class... Parts>
-  static std::string text_of(const Parts&... parts) {
-    return lockstep::text(parts...);
-  }
-  [[noreturn]] void fail(const std::string& expected) const {
-    throw FormatError(file_, begin_ + at_, "expected the header of an array with " + expected);
+  template <class... Expected>
+  [[noreturn]] void fail(const Expected&... expected) const {
+    source_.fail(begin_ + at_, "expected the header of an array with ", expected...);
   }
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
@@ -70,12 +64,12 @@ class Parser {
     return true;
   }
   void expect(char token) {
-    if (!take(token)) fail(text_of(token, ", got ", shown(text_.substr(at_, 20))));
+    if (!take(token)) fail(token, ", got ", shown(text_.substr(at_, 20)));
   }
   std::string string() {
     const char quote = peek();
     const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, at_ + 1) : text_.npos;
-    if (end == text_.npos) fail(text_of("a text, got ", shown(text_.substr(at_, 20))));
+    if (end == text_.npos) fail("a text, got ", shown(text_.substr(at_, 20)));
     std::string found(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return found;
@@ -101,7 +95,7 @@ class Parser {
         at_ += std::strlen(word);
         return value;
       }
-    fail(text_of("True or False, got ", shown(text_.substr(at_, 20))));
+    fail("True or False, got ", shown(text_.substr(at_, 20)));
   }
   void shape() {
     expect('(');
@@ -110,8 +104,8 @@ class Parser {
       std::int64_t size = 0;
       const char* first = text_.data() + at_;
       const auto [end, error] = std::from_chars(first, text_.data() + text_.size(), size);
-      if (error != std::errc() || size < 0) fail(text_of("sizes, got ", shown(text_.substr(at_, 20))));
-      if (header_.sizes.rank() == Shape::kMaxRank) fail(text_of("at most ", Shape::kMaxRank, " dimensions, got more"));
+      if (error != std::errc() || size < 0) fail("sizes, got ", shown(text_.substr(at_, 20)));
+      if (header_.sizes.rank() == Shape::kMaxRank) fail("at most ", Shape::kMaxRank, " dimensions, got more");
       at_ += std::size_t(end - first);
       header_.sizes.push_back(size);
       if (!take(',')) {
@@ -121,7 +115,7 @@ class Parser {
     }
   }
 
-  const std::string& file_;
+  const ByteSource& source_;
   std::string_view text_;
   std::uint64_t begin_;
   std::size_t at_ = 0;
@@ -143,24 +137,22 @@ bool is_npy(ByteSource& source) {
 }
 
 NpyHeader read_npy_header(ByteSource& source) {
-  const auto fail = [&](std::uint64_t at, const auto&... reason) {
-    throw FormatError(source.name(), at, text(reason...));
-  };
   std::array<char, 12> begin = {};
   const std::uint64_t size = source.size();
-  if (size < begin.size()) fail(0, "expected an array of NumPy, got ", size, " bytes");
-  if (!is_npy(source)) fail(0, "expected an array of NumPy, got another file");
+  if (size < begin.size()) source.fail(0, "expected an array of NumPy, got ", size, " bytes");
+  if (!is_npy(source)) source.fail(0, "expected an array of NumPy, got another file");
   source.read(0, begin.data(), begin.size());
   const int version = begin[6];
-  if (version < 1 || version > 3) fail(6, "expected version 1 to 3 of the format, got ", version);
+  if (version < 1 || version > 3) source.fail(6, "expected version 1 to 3 of the format, got ", version);
   const std::uint64_t header_begin = version == 1 ? 10 : 12;
   std::uint32_t length = 0;
   std::memcpy(&length, begin.data() + 8, version == 1 ? 2 : 4);
   if (length > kMaxNpyHeader || length > size - header_begin)
-    fail(8, "expected a header of at most ", std::min(kMaxNpyHeader, size - header_begin), " bytes, got ", length);
+    source.fail(8, "expected a header of at most ", std::min(kMaxNpyHeader, size - header_begin), " bytes, got ",
+                length);
   std::string header_text(length, '\0');
   source.read(header_begin, header_text.data(), length);
-  NpyHeader header = Parser(source.name(), header_text, header_begin).parse();
+  NpyHeader header = Parser(source, header_text, header_begin).parse();
   header.text_begin = header_begin;
   header.data_begin = header_begin + length;
   std::string description = header.description;

@@ -35,7 +35,7 @@ class EntrySource final : public ByteSource {
   std::uint64_t size() const override { return entry_.bytes; }
   void read(std::uint64_t offset, void* to, std::size_t bytes) override {
     if (offset > entry_.bytes || bytes > entry_.bytes - offset)
-      throw FormatError(name_, offset, text("expected ", bytes, " bytes more, got the end"));
+      fail(offset, "expected ", bytes, " bytes more, got the end");
     archive_.read(entry_.begin + offset, to, bytes);
   }
 
@@ -47,26 +47,19 @@ class EntrySource final : public ByteSource {
 
 // Reads the data in the order of the file: for Fortran order, with reversed sizes.
 Tensor read_data(ByteSource& source, const NpyHeader& header) {
-  const auto fail = [&](std::uint64_t at, const auto&... reason) {
-    throw FormatError(source.name(), at, text(reason...));
-  };
   if (!header.dtype)
-    fail(header.text_begin, "expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got ", shown(header.description));
+    source.fail(header.text_begin, "expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got ", shown(header.description));
   const std::uint64_t available = source.size() - header.data_begin;
   const std::optional<std::uint64_t> bytes = tensor_bytes(header.sizes, *header.dtype);
   if (bytes != available)
-    fail(header.text_begin, "expected sizes that fit the ", available, " bytes of data, got ", header.sizes);
+    source.fail(header.text_begin, "expected sizes that fit the ", available, " bytes of data, got ", header.sizes);
   Shape sizes = header.sizes;
   if (header.is_fortran)
     for (int dim = 0; dim < sizes.rank(); ++dim) sizes[dim] = header.sizes[sizes.rank() - 1 - dim];
   const Tensor array = empty(sizes, {.dtype = *header.dtype});
   std::byte* const data = array.impl()->data();
   if (available > 0) source.read(header.data_begin, data, std::size_t(available));
-  if (header.dtype == kBool) {
-    const std::byte* bad = std::find_if(data, data + available, [](std::byte value) { return value > std::byte(1); });
-    if (bad != data + available)
-      fail(header.data_begin + std::uint64_t(bad - data), "expected 0 or 1 for a bool, got ", int(*bad));
-  }
+  if (header.dtype == kBool) check_bools(source, header.data_begin, data, available, "bool");
   return array;
 }
 
@@ -141,8 +134,7 @@ StateDict read_npz(ByteSource& source, const ReadOptions& options) {
     }
     const Tensor array = read_data(part, header);
     if (options.verify) archive.check_crc(entry, crc_of(part, header, array));
-    if (arrays.find(name))
-      throw FormatError(source.name(), entry.header, text("expected each array once, got ", shown(name), " again"));
+    if (arrays.find(name)) source.fail(entry.header, "expected each array once, got ", shown(name), " again");
     arrays.add(std::move(name), in_order(array, header).to(options.device));
   }
   skipped.report("read_npz", source.name(), options);

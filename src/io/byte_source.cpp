@@ -7,9 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "io/path.h"
 
 namespace lockstep {
@@ -53,7 +50,7 @@ void FileSource::read(std::uint64_t offset, void* to, std::size_t bytes) {
     const ssize_t got = ::pread(descriptor_, at, std::min(bytes, kMaxRead), off_t(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw IoError("read", name_, errno);
-    if (got == 0) throw FormatError(name_, offset, text("expected ", bytes, " bytes more, got the end of the file"));
+    if (got == 0) fail(offset, "expected ", bytes, " bytes more, got the end of the file");
     at += got;
     offset += std::uint64_t(got);
     bytes -= std::size_t(got);

@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <string>
 
+#include <lockstep/core/error.h>
 #include <lockstep/io/atomic_file.h>
+
+#include "core/text.h"
 
 namespace lockstep {
 
@@ -18,6 +21,12 @@ class ByteSource {
   virtual std::uint64_t size() const = 0;
   /// Throws FormatError if the data end before the size that size() returned.
   virtual void read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
+
+  /// Throws FormatError at that byte; the reason is put together as by text().
+  template <class... Reason>
+  [[noreturn]] void fail(std::uint64_t offset, const Reason&... reason) const {
+    throw FormatError(name(), offset, text(reason...));
+  }
 };
 
 /// A regular file. One thread at a time.

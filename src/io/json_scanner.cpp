@@ -2,9 +2,6 @@
 
 #include <charconv>
 
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "core/utf8.h"
 #include "io/safetensors_header.h"
 
@@ -15,12 +12,10 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-void JsonScanner::fail(std::string_view reason) const { throw FormatError(file_, position(), reason); }
-
 void JsonScanner::fail_for(std::string_view expected) {
   constexpr std::size_t kShown = 20;
   const bool ends = at_ == text_.size();
-  fail(text("expected JSON with ", expected, ", got ", ends ? "the end" : shown(text_.substr(at_, kShown))));
+  fail("expected JSON with ", expected, ", got ", ends ? "the end" : shown(text_.substr(at_, kShown)));
 }
 
 char JsonScanner::peek() {

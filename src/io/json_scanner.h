@@ -6,6 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
 namespace lockstep::safetensors {
 
 class JsonScanner {
@@ -16,8 +20,11 @@ class JsonScanner {
 
   /// The position of the next token in the file.
   std::uint64_t position() const noexcept { return begin_ + at_; }
-  /// Throws FormatError at position().
-  [[noreturn]] void fail(std::string_view reason) const;
+  /// Throws FormatError at position(); the reason is put together as by text().
+  template <class... Reason>
+  [[noreturn]] void fail(const Reason&... reason) const {
+    throw FormatError(file_, position(), text(reason...));
+  }
 
   /// Returns the first byte of the next token; 0 at the end, and for a byte 0, which begins no token.
   char peek();

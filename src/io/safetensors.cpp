@@ -12,6 +12,7 @@
 #include "io/header_checksum.h"
 #include "io/safetensors_file.h"
 #include "io/safetensors_header.h"
+#include "io/tensor_bytes.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
@@ -35,30 +36,23 @@ struct Opened {
 };
 
 Opened open(ByteSource& source, bool verify) {
-  const auto fail = [&](const auto&... reason) { throw FormatError(source.name(), 0, text(reason...)); };
   constexpr const char* kKinds = "expected a safetensors file, or one that PyTorch saved, got ";
-  if (source.size() < kLengthBytes) fail(kKinds, "a file of ", source.size(), " bytes");
+  if (source.size() < kLengthBytes) source.fail(0, kKinds, "a file of ", source.size(), " bytes");
   const std::uint64_t rest = source.size() - kLengthBytes;
   std::uint64_t length = 0;
   source.read(0, &length, sizeof length);
   if (length > kMaxHeaderBytes)
-    fail(kKinds, "one that begins with ", shown(beginning_of(source)),
-         ": give the file that lockstep::save() or torch.save() wrote");
+    source.fail(0, kKinds, "one that begins with ", shown(beginning_of(source)),
+                ": give the file that lockstep::save() or torch.save() wrote");
   if (length > rest)
-    fail("expected a header of ", length, " bytes, got a file in which ", rest, " bytes follow: it was cut off");
+    source.fail(0, "expected a header of ", length, " bytes, got a file in which ", rest,
+                " bytes follow: it was cut off");
   std::string json(length, '\0');
   source.read(kLengthBytes, json.data(), json.size());
   if (verify) verify_header(source.name(), json);
   Opened file = {parse_header(source.name(), json, rest - length), kLengthBytes + length};
   take_checksums(source.name(), json, file.header, verify);
   return file;
-}
-
-// Rejects bytes other than 0 and 1, which are not valid values of a C++ bool.
-void check_bools(const std::string& file, std::uint64_t offset, const std::byte* data, std::size_t bytes) {
-  const std::byte* bad = std::find_if(data, data + bytes, [](std::byte value) { return value > std::byte(1); });
-  if (bad != data + bytes)
-    throw FormatError(file, offset + std::uint64_t(bad - data), text("expected 0 or 1 for a BOOL, got ", int(*bad)));
 }
 
 // Reads a tensor block by block. place(offset) returns the destination of the block at that offset.
@@ -71,12 +65,11 @@ void read_data(ByteSource& source, const Opened& file, const Entry& entry, const
     std::byte* const to = place(done);
     source.read(begin + done, to, block);
     if (entry.checksum) checksum.add(to, block);
-    if (entry.dtype == kBool) check_bools(source.name(), begin + done, to, block);
+    if (entry.dtype == kBool) check_bools(source, begin + done, to, block, "BOOL");
   }
   if (entry.checksum && checksum.value() != *entry.checksum)
-    throw FormatError(source.name(), begin,
-                      text("expected data with checksum ", checksum_digits(*entry.checksum), " of tensor ",
-                           shown(entry.key), ", got ", checksum_digits(checksum.value()), ": the file is damaged"));
+    source.fail(begin, "expected data with checksum ", checksum_digits(*entry.checksum), " of tensor ",
+                shown(entry.key), ", got ", checksum_digits(checksum.value()), ": the file is damaged");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class Parser {
   // Throws unless the next value begins with this byte; expected() describes the expected value.
   template <class Expected>
   void need(char first, const Expected& expected) {
-    if (json_.peek() != first) json_.fail(text("expected ", expected(), ", got ", json_.described()));
+    if (json_.peek() != first) json_.fail("expected ", expected(), ", got ", json_.described());
   }
 
   template <class Expected>
@@ -51,7 +51,7 @@ class Parser {
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
     constexpr std::size_t kShown = 40;
     if (error != std::errc() || end != digits.end())
-      json_.fail(text("expected ", expected(), ", got ", digits.substr(0, kShown)));
+      json_.fail("expected ", expected(), ", got ", digits.substr(0, kShown));
     return value;
   }
 
@@ -60,18 +60,17 @@ class Parser {
     need('{', [] { return "an object for __metadata__"; });
     json_.object([this](std::string name) {
       if (header_.metadata.size() == kMaxTexts)
-        json_.fail(text("expected at most ", kMaxTexts, " texts in __metadata__, got more"));
+        json_.fail("expected at most ", kMaxTexts, " texts in __metadata__, got more");
       const auto inserted = header_.metadata.try_emplace(std::move(name));
       const auto& place = inserted.first;
-      if (!inserted.second)
-        json_.fail(text("expected each name in __metadata__ once, got ", shown(place->first), " again"));
+      if (!inserted.second) json_.fail("expected each name in __metadata__ once, got ", shown(place->first), " again");
       need('"', [&] { return text("a string for ", shown(place->first), " in __metadata__"); });
       place->second = json_.string();
     });
   }
 
   void entry(std::string key) {
-    if (header_.entries.size() == kMaxTensors) json_.fail(text("expected at most ", kMaxTensors, " tensors, got more"));
+    if (header_.entries.size() == kMaxTensors) json_.fail("expected at most ", kMaxTensors, " tensors, got more");
     Entry& entry = header_.entries.emplace_back();
     entry.key = std::move(key);
     need('{', [&] { return text("an object for tensor ", shown(entry.key)); });
@@ -79,14 +78,14 @@ class Parser {
     json_.object([&](const std::string& name) {
       const auto known = std::size_t(std::ranges::find(kFieldNames, name) - kFieldNames.begin());
       if (known == kFieldNames.size())
-        json_.fail(text("expected dtype, shape and data_offsets", of_tensor(), ", got ", shown(name)));
-      if (std::exchange(has[known], true)) json_.fail(text("expected one ", name, of_tensor(), ", got it again"));
+        json_.fail("expected dtype, shape and data_offsets", of_tensor(), ", got ", shown(name));
+      if (std::exchange(has[known], true)) json_.fail("expected one ", name, of_tensor(), ", got it again");
       if (known == dtype) read_dtype(entry);
       if (known == shape) read_shape(entry);
       if (known == offsets) read_offsets(entry);
     });
     for (std::size_t i = 0; i < has.size(); ++i)
-      if (!has[i]) json_.fail(text("expected a ", kFieldNames[i], of_tensor(), ", got none"));
+      if (!has[i]) json_.fail("expected a ", kFieldNames[i], of_tensor(), ", got none");
     entry.noticed_at = json_.position();
     check_entry(entry);
   }
@@ -96,8 +95,7 @@ class Parser {
     const std::string name = json_.string();
     const auto known = dtype_named(name);
     if (!known)
-      json_.fail(
-          text("expected a dtype of BOOL, U8, I32, I64, F16, BF16, F32 or F64", of_tensor(), ", got ", shown(name)));
+      json_.fail("expected a dtype of BOOL, U8, I32, I64, F16, BF16, F32 or F64", of_tensor(), ", got ", shown(name));
     entry.dtype = *known;
   }
 
@@ -107,9 +105,9 @@ class Parser {
     json_.array([&] {
       const std::uint64_t size = natural(expected);
       if (entry.shape.rank() == Shape::kMaxRank)
-        json_.fail(text("expected at most ", Shape::kMaxRank, " dimensions", of_tensor(), ", got more"));
+        json_.fail("expected at most ", Shape::kMaxRank, " dimensions", of_tensor(), ", got more");
       if (size > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
-        json_.fail(text("expected ", expected(), ", got ", size));
+        json_.fail("expected ", expected(), ", got ", size);
       entry.shape.push_back(std::int64_t(size));
     });
   }
@@ -120,19 +118,19 @@ class Parser {
     int count = 0;
     json_.array([&] {
       const std::uint64_t offset = natural(expected);
-      if (count == 2) json_.fail(text("expected ", expected(), ", got more"));
+      if (count == 2) json_.fail("expected ", expected(), ", got more");
       (count++ == 0 ? entry.begin : entry.end) = offset;
     });
-    if (count != 2) json_.fail(text("expected ", expected(), ", got ", count, " numbers"));
+    if (count != 2) json_.fail("expected ", expected(), ", got ", count, " numbers");
   }
 
   void check_entry(const Entry& entry) {
     // Sizes of 0 count as 1, so that the strides fit too.
     const std::optional<std::uint64_t> bytes = tensor_bytes(entry.shape, entry.dtype);
-    if (!bytes) json_.fail(text("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape));
+    if (!bytes) json_.fail("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape);
     if (entry.end < entry.begin || entry.end - entry.begin != *bytes)
-      json_.fail(text("expected data_offsets ", *bytes, " bytes apart", of_tensor(), ", got [", entry.begin, ", ",
-                      entry.end, "]"));
+      json_.fail("expected data_offsets ", *bytes, " bytes apart", of_tensor(), ", got [", entry.begin, ", ", entry.end,
+                 "]");
   }
 
   template <class Less>
@@ -168,8 +166,7 @@ class Parser {
       covered = entry->end;
     }
     if (covered != data_bytes)
-      json_.fail(
-          text("expected tensors over all of the ", data_bytes, " bytes of data, got ", covered, " bytes of them"));
+      json_.fail("expected tensors over all of the ", data_bytes, " bytes of data, got ", covered, " bytes of them");
   }
 
   const std::string& file_;

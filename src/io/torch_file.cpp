@@ -1,14 +1,12 @@
 #include "io/torch_file.h"
 
-#include <algorithm>
 #include <array>
 
-#include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
 
-#include "core/text.h"
 #include "io/pickle.h"
 #include "io/safetensors_header.h"
+#include "io/tensor_bytes.h"
 #include "io/zip_archive.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -25,7 +23,7 @@ std::string folder_of(const ByteSource& source, const ZipArchive& archive) {
   for (const ZipArchive::Entry& entry : archive.entries())
     if (entry.name.ends_with(kPickle) && entry.name.find('/') == entry.name.size() - kPickle.size())
       return entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
-  throw FormatError(source.name(), 0, "expected a file of torch.save, got a zip file without data.pkl");
+  source.fail(0, "expected a file of torch.save, got a zip file without data.pkl");
 }
 
 struct Opened {
@@ -36,18 +34,18 @@ struct Opened {
 
 Opened open(ByteSource& source, bool verify) {
   if (!is_zip(source))
-    throw FormatError(source.name(), 0,
-                      "expected a zip file, got the form that PyTorch wrote before 1.6: load it in PyTorch 1.6 or "
-                      "newer and save it again");
+    source.fail(0,
+                "expected a zip file, got the form that PyTorch wrote before 1.6: load it in PyTorch 1.6 or "
+                "newer and save it again");
   ZipArchive archive(source);
   const std::string folder = folder_of(source, archive);
   if (archive.find(folder + "constants.pkl"))
-    throw FormatError(source.name(), 0,
-                      "expected a file of torch.save, got TorchScript (torch.jit.save): save its state_dict() with "
-                      "torch.save");
+    source.fail(0,
+                "expected a file of torch.save, got TorchScript (torch.jit.save): save its state_dict() with "
+                "torch.save");
   if (const ZipArchive::Entry* order = archive.find(folder + "byteorder"))
     if (const std::string got = archive.read_text(*order, 16, verify); got != "little")
-      throw FormatError(source.name(), order->begin, text("expected the byte order little, got ", shown(got)));
+      source.fail(order->begin, "expected the byte order little, got ", shown(got));
   const ZipArchive::Entry& entry = *archive.find(folder + std::string(kPickle.substr(1)));
   const std::string pickle = archive.read_text(entry, pickle::kMaxBytes, verify);
   State state = parse_state(source.name(), pickle, entry.begin);
@@ -55,25 +53,17 @@ Opened open(ByteSource& source, bool verify) {
 }
 
 Tensor read_storage(ByteSource& source, Opened& file, const StorageEntry& storage, const ReadOptions& options) {
-  const auto fail = [&](std::uint64_t at, const auto&... reason) {
-    throw FormatError(source.name(), at, text(reason...));
-  };
   const ZipArchive::Entry* entry = file.archive.find(file.folder + "data/" + storage.key);
-  if (!entry) fail(storage.noticed_at, "expected data of storage ", shown(storage.key), ", got none");
+  if (!entry) source.fail(storage.noticed_at, "expected data of storage ", shown(storage.key), ", got none");
   const std::size_t element_bytes = size_of(storage.dtype);
   if (entry->bytes % element_bytes != 0 || entry->bytes / element_bytes != storage.elements)
-    fail(entry->header, "expected ", storage.elements, " elements of ", storage.dtype, " in storage ",
-         shown(storage.key), ", got ", entry->bytes, " bytes");
+    source.fail(entry->header, "expected ", storage.elements, " elements of ", storage.dtype, " in storage ",
+                shown(storage.key), ", got ", entry->bytes, " bytes");
   DeviceState &cpu = device_state(Device()), &target = device_state(options.device);
   const Tensor host = make_tensor(cpu, {std::int64_t(storage.elements)}, storage.dtype);
   std::byte* const data = host.impl()->data();
   file.archive.read(*entry, data, options.verify);
-  if (storage.dtype == kBool) {
-    const std::byte* bad =
-        std::find_if(data, data + entry->bytes, [](std::byte value) { return value > std::byte(1); });
-    if (bad != data + entry->bytes)
-      fail(entry->begin + std::uint64_t(bad - data), "expected 0 or 1 for a bool, got ", int(*bad));
-  }
+  if (storage.dtype == kBool) check_bools(source, entry->begin, data, entry->bytes, "bool");
   return &target == &cpu ? host : copied(host, target, storage.dtype);
 }
 

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "io/crc32.h"
 #include "io/safetensors_header.h"
 
@@ -61,11 +58,7 @@ ZipArchive::ZipArchive(ByteSource& source) : source_(source) {
   locate(directory);
   for (std::size_t i = 0; i < entries_.size(); ++i)
     if (!positions_.emplace(entries_[i].name, i).second)
-      fail(entries_[i].header, text("expected each entry once, got ", shown(entries_[i].name), " again"));
-}
-
-void ZipArchive::fail(std::uint64_t offset, const std::string& reason) const {
-  throw FormatError(source_.name(), offset, reason);
+      source_.fail(entries_[i].header, "expected each entry once, got ", shown(entries_[i].name), " again");
 }
 
 const ZipArchive::Entry* ZipArchive::find(std::string_view name) const {
@@ -76,45 +69,46 @@ const ZipArchive::Entry* ZipArchive::find(std::string_view name) const {
 // Reads the end-of-directory record, which gives the directory's position; a comment may follow the record.
 ZipArchive::Directory ZipArchive::find_directory() {
   const std::uint64_t size = source_.size();
-  if (size < kEndBytes) fail(0, text("expected a zip file, got ", size, " bytes"));
+  if (size < kEndBytes) source_.fail(0, "expected a zip file, got ", size, " bytes");
   const std::uint64_t tail_begin = size - std::min(size, kEndBytes + kMaxComment);
   const std::string tail = read_piece(source_, tail_begin, size - tail_begin);
   std::size_t at = tail.size() - kEndBytes + 1;
   do {
-    if (at-- == 0) fail(size, "expected a zip file with a directory at its end, got none: the file is cut off");
+    if (at-- == 0) source_.fail(size, "expected a zip file with a directory at its end, got none: the file is cut off");
   } while (number<std::uint32_t>(tail, at) != kEnd ||
            at + kEndBytes + number<std::uint16_t>(tail, at + 20) != tail.size());
 
   const std::uint64_t end = tail_begin + at;
   const auto entries = number<std::uint16_t>(tail, at + 10);
   const auto check_count = [&](std::uint64_t here, std::uint64_t all) {
-    if (here != all) fail(end, text("expected an archive in one file, with ", all, " entries, got ", here, " of them"));
+    if (here != all)
+      source_.fail(end, "expected an archive in one file, with ", all, " entries, got ", here, " of them");
   };
   check_count(number<std::uint16_t>(tail, at + 8), entries);
   Directory directory = {number<std::uint32_t>(tail, at + 16), number<std::uint32_t>(tail, at + 12), entries};
   std::uint64_t limit = end;
   if (entries == kInExtra16 || directory.begin == kInExtra32 || directory.bytes == kInExtra32) {
-    if (end < kLocator64Bytes) fail(end, "expected a zip64 locator before the end, got none");
+    if (end < kLocator64Bytes) source_.fail(end, "expected a zip64 locator before the end, got none");
     const std::string locator = read_piece(source_, end - kLocator64Bytes, kLocator64Bytes);
     if (number<std::uint32_t>(locator, 0) == kLocator64) {
       limit = number<std::uint64_t>(locator, 8);
       if (limit > end - kLocator64Bytes || end - kLocator64Bytes - limit < kEnd64Bytes)
-        fail(end - kLocator64Bytes, text("expected a zip64 end within the file, got byte ", limit));
+        source_.fail(end - kLocator64Bytes, "expected a zip64 end within the file, got byte ", limit);
       const std::string end64 = read_piece(source_, limit, kEnd64Bytes);
-      if (number<std::uint32_t>(end64, 0) != kEnd64) fail(limit, "expected a zip64 end, got something else");
+      if (number<std::uint32_t>(end64, 0) != kEnd64) source_.fail(limit, "expected a zip64 end, got something else");
       directory = {number<std::uint64_t>(end64, 48), number<std::uint64_t>(end64, 40),
                    number<std::uint64_t>(end64, 32)};
       check_count(number<std::uint64_t>(end64, 24), directory.entries);
     }
   }
   if (directory.begin > limit || directory.bytes > limit - directory.begin)
-    fail(end,
-         text("expected a directory before byte ", limit, ", got ", directory.bytes, " bytes at ", directory.begin));
+    source_.fail(end, "expected a directory before byte ", limit, ", got ", directory.bytes, " bytes at ",
+                 directory.begin);
   if (directory.bytes > kMaxDirectoryBytes || directory.entries > kMaxEntries)
-    fail(end, text("expected a directory of at most ", kMaxDirectoryBytes, " bytes and ", kMaxEntries, " entries, got ",
-                   directory.bytes, " and ", directory.entries));
+    source_.fail(end, "expected a directory of at most ", kMaxDirectoryBytes, " bytes and ", kMaxEntries,
+                 " entries, got ", directory.bytes, " and ", directory.entries);
   if (directory.entries > directory.bytes / kCentralBytes)
-    fail(end, text("expected as many entries as fit ", directory.bytes, " bytes, got ", directory.entries));
+    source_.fail(end, "expected as many entries as fit ", directory.bytes, " bytes, got ", directory.entries);
   return directory;
 }
 
@@ -124,12 +118,12 @@ void ZipArchive::read_directory(const Directory& directory) {
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     const std::uint64_t here = directory.begin + at;
     if (bytes.size() - at < kCentralBytes || number<std::uint32_t>(bytes, at) != kCentral)
-      fail(here, text("expected entry ", i, " of the directory, got something else"));
+      source_.fail(here, "expected entry ", i, " of the directory, got something else");
     const auto flags = number<std::uint16_t>(bytes, at + 8), method = number<std::uint16_t>(bytes, at + 10);
     const std::size_t name_bytes = number<std::uint16_t>(bytes, at + 28);
     const std::size_t extra_bytes = number<std::uint16_t>(bytes, at + 30);
     const std::size_t length = kCentralBytes + name_bytes + extra_bytes + number<std::uint16_t>(bytes, at + 32);
-    if (bytes.size() - at < length) fail(here, "expected an entry within the directory, got a longer one");
+    if (bytes.size() - at < length) source_.fail(here, "expected an entry within the directory, got a longer one");
     Entry entry = {.name = bytes.substr(at + kCentralBytes, name_bytes),
                    .header = number<std::uint32_t>(bytes, at + 42),
                    .bytes = number<std::uint32_t>(bytes, at + 24),
@@ -151,17 +145,17 @@ void ZipArchive::read_directory(const Directory& directory) {
       }
       extra.remove_prefix(4 + field_bytes);
     }
-    if (flags & 1) fail(here, text("expected entries that are not encrypted, got ", shown(entry.name)));
+    if (flags & 1) source_.fail(here, "expected entries that are not encrypted, got ", shown(entry.name));
     if (method == 0 && entry.packed != entry.bytes)
-      fail(here, text("expected one size of ", shown(entry.name), ", got ", entry.bytes, " and ", entry.packed));
+      source_.fail(here, "expected one size of ", shown(entry.name), ", got ", entry.bytes, " and ", entry.packed);
     if (entry.header > directory.begin || directory.begin - entry.header < kLocalBytes)
-      fail(here, text("expected ", shown(entry.name), " before the directory, got byte ", entry.header));
+      source_.fail(here, "expected ", shown(entry.name), " before the directory, got byte ", entry.header);
     entries_.push_back(std::move(entry));
     at += length;
   }
   if (at != bytes.size())
-    fail(directory.begin + at, text("expected a directory of ", directory.entries, " entries, got ", bytes.size() - at,
-                                    " bytes behind them"));
+    source_.fail(directory.begin + at, "expected a directory of ", directory.entries, " entries, got ",
+                 bytes.size() - at, " bytes behind them");
 }
 
 // Finds the data of each entry, which follow a local header with its own lengths and a copy of the name.
@@ -169,39 +163,39 @@ void ZipArchive::locate(const Directory& directory) {
   for (Entry& entry : entries_) {
     const std::string local = read_piece(source_, entry.header, kLocalBytes);
     if (number<std::uint32_t>(local, 0) != kLocal)
-      fail(entry.header, text("expected the beginning of ", shown(entry.name), ", got something else"));
+      source_.fail(entry.header, "expected the beginning of ", shown(entry.name), ", got something else");
     const auto name_bytes = number<std::uint16_t>(local, 26);
     entry.begin = entry.header + kLocalBytes + name_bytes + number<std::uint16_t>(local, 28);
     if (entry.begin > directory.begin || entry.packed > directory.begin - entry.begin)
-      fail(entry.header, text("expected ", shown(entry.name), " before the directory, got ", entry.packed, " bytes at ",
-                              entry.begin));
+      source_.fail(entry.header, "expected ", shown(entry.name), " before the directory, got ", entry.packed,
+                   " bytes at ", entry.begin);
     // Reads no more than the length of the directory's name, so that the directory bounds the bytes read in total.
     const std::string name =
         read_piece(source_, entry.header + kLocalBytes, std::min<std::uint64_t>(name_bytes, entry.name.size() + 1));
     if (name != entry.name || number<std::uint16_t>(local, 8) != entry.method)
-      fail(entry.header,
-           text("expected ", shown(entry.name), " with ", method_name(entry.method), ", as the directory says, got ",
-                shown(name), " with ", method_name(number<std::uint16_t>(local, 8)), ": the file is damaged"));
+      source_.fail(entry.header, "expected ", shown(entry.name), " with ", method_name(entry.method),
+                   ", as the directory says, got ", shown(name), " with ", method_name(number<std::uint16_t>(local, 8)),
+                   ": the file is damaged");
   }
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
   std::ranges::sort(order, {}, &Entry::header);
   for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i]->header < order[i - 1]->begin + order[i - 1]->packed)
-      fail(order[i]->header,
-           text("expected entries without overlap, got ", shown(order[i]->name), " in ", shown(order[i - 1]->name)));
+      source_.fail(order[i]->header, "expected entries without overlap, got ", shown(order[i]->name), " in ",
+                   shown(order[i - 1]->name));
 }
 
 void ZipArchive::check_stored(const Entry& entry) const {
   if (entry.method != 0)
-    fail(entry.header, text("expected entries that are stored uncompressed, got ", shown(entry.name), " with ",
-                            method_name(entry.method)));
+    source_.fail(entry.header, "expected entries that are stored uncompressed, got ", shown(entry.name), " with ",
+                 method_name(entry.method));
 }
 
 void ZipArchive::check_crc(const Entry& entry, std::uint32_t crc) const {
   if (crc != entry.crc)
-    fail(entry.begin,
-         text("expected data with CRC ", entry.crc, " of ", shown(entry.name), ", got ", crc, ": the file is damaged"));
+    source_.fail(entry.begin, "expected data with CRC ", entry.crc, " of ", shown(entry.name), ", got ", crc,
+                 ": the file is damaged");
 }
 
 void ZipArchive::read(const Entry& entry, void* to, bool verify) {
@@ -228,7 +222,7 @@ void ZipArchive::verify(const Entry& entry) {
 
 std::string ZipArchive::read_text(const Entry& entry, std::uint64_t most, bool verify) {
   if (entry.bytes > most)
-    fail(entry.header, text("expected at most ", most, " bytes of ", shown(entry.name), ", got ", entry.bytes));
+    source_.fail(entry.header, "expected at most ", most, " bytes of ", shown(entry.name), ", got ", entry.bytes);
   check_stored(entry);
   std::string bytes(std::size_t(entry.bytes), '\0');
   read(entry, bytes.data(), verify);

@@ -55,7 +55,6 @@ class ZipArchive {
   Directory find_directory();
   void read_directory(const Directory& directory);
   void locate(const Directory& directory);
-  [[noreturn]] void fail(std::uint64_t offset, const std::string& reason) const;
 
   ByteSource& source_;
   std::vector<Entry> entries_;

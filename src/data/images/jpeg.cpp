@@ -7,9 +7,6 @@
 #include <jerror.h>
 
 #include <csetjmp>
-#include <string>
-
-#include <lockstep/core/error.h>
 
 #include "data/images/decode.h"
 
@@ -126,17 +123,17 @@ bool read_rows(JpegReader& reader, unsigned char* to) {
 
 Tensor decode_jpeg(const EncodedImage& image) {
   JpegReader reader(image.source);
-  const auto fail = [&](const std::string& got) {
+  const auto fail = [&](const auto&... got) {
     reader.blocks.rethrow();
-    throw FormatError(image.source.name(), reader.at(), "expected a JPEG, got " + got);
+    image.source.fail(reader.at(), "expected a JPEG, got ", got...);
   };
-  if (!read_header(reader)) fail(std::string("an error: ") + reader.message);
+  if (!read_header(reader)) fail("an error: ", reader.message);
   const bool is_grey = reader.jpeg.jpeg_color_space == JCS_GRAYSCALE;
   if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK) fail("one in CMYK");
   reader.jpeg.out_color_space = is_grey ? JCS_GRAYSCALE : JCS_RGB;
   const Tensor pixels = pixels_of(image, std::int64_t(reader.jpeg.image_height), std::int64_t(reader.jpeg.image_width),
                                   is_grey ? 1 : 3, least_bytes(reader.jpeg));
-  if (!read_rows(reader, pixels.data<std::uint8_t>())) fail(std::string("an error: ") + reader.message);
+  if (!read_rows(reader, pixels.data<std::uint8_t>())) fail("an error: ", reader.message);
   return pixels;
 }
 

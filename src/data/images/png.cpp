@@ -84,8 +84,8 @@ Tensor decode_png(const EncodedImage& image) {
   PngReader reader(image.source);
   const auto fail = [&] {
     reader.blocks.rethrow();
-    throw FormatError(image.source.name(), reader.blocks.end() - reader.blocks.size() + reader.at,
-                      std::string("expected a PNG, got an error: ") + reader.message);
+    image.source.fail(reader.blocks.end() - reader.blocks.size() + reader.at,
+                      "expected a PNG, got an error: ", reader.message);
   };
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
   if (reader.png) reader.info = png_create_info_struct(reader.png);

@@ -44,16 +44,15 @@ Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t wi
     throw InvalidArgument(text("[read_image] expected at most ", image.options.max_pixels, " pixels, got ", width,
                                " by ", height, " in ", std::filesystem::path(image.source.name())));
   if (const std::uint64_t bytes = image.source.size(); double(bytes) < least_bytes)
-    throw FormatError(image.source.name(), bytes,
-                      text("expected at least ", std::uint64_t(least_bytes), " bytes for ", width, " by ", height,
-                           " pixels, got ", bytes, ": the file is cut off"));
+    image.source.fail(bytes, "expected at least ", std::uint64_t(least_bytes), " bytes for ", width, " by ", height,
+                      " pixels, got ", bytes, ": the file is cut off");
   return empty({height, width, channels}, {.dtype = kUInt8});
 }
 
 Tensor read_image(ByteSource& source, const ImageOptions& options) {
   const EncodedImage image = {source, options};
   const bool is_png = begins(source, kPng);
-  if (!is_png && !begins(source, kJpeg)) throw FormatError(source.name(), 0, "expected a PNG or a JPEG, got neither");
+  if (!is_png && !begins(source, kJpeg)) source.fail(0, "expected a PNG or a JPEG, got neither");
   return (is_png ? decode_png(image) : decode_jpeg(image)).permute({2, 0, 1}).contiguous();
 }
 
