@@ -43,6 +43,8 @@ class Blocks {
 /// Return uint8 [height, width, channels]. Throw as read_image().
 Tensor decode_png(const EncodedImage& image);
 Tensor decode_jpeg(const EncodedImage& image);
+/// Throws InvalidArgument: this build has no such library.
+[[noreturn]] void throw_without(const char* library, const EncodedImage& image);
 
 /// Allocates the tensor of pixels. Before that, throws InvalidArgument for too many pixels, and FormatError if the file
 /// is shorter than `least_bytes`, the least that the format needs for them.

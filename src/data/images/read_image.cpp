@@ -38,6 +38,12 @@ bool Blocks::next() noexcept {
   return true;
 }
 
+void throw_without(const char* library, const EncodedImage& image) {
+  throw InvalidArgument(text("[read_image] expected a build of Lockstep with ", library, " for ",
+                             std::filesystem::path(image.source.name()),
+                             ", got one without: install it and configure with -DLOCKSTEP_IMAGES=ON"));
+}
+
 Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t width, std::int64_t channels,
                  double least_bytes) {
   if (width > image.options.max_pixels / std::max<std::int64_t>(height, 1))

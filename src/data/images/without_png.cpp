@@ -1,18 +1,9 @@
 // Replaces png.cpp in a build without libpng.
-#include <filesystem>
-
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 #include "data/images/decode.h"
 
 namespace lockstep::data {
 
-Tensor decode_png(const EncodedImage& image) {
-  throw InvalidArgument(text("[read_image] expected a build of Lockstep with libpng for ",
-                             std::filesystem::path(image.source.name()),
-                             ", got one without: install it and configure with -DLOCKSTEP_IMAGES=ON"));
-}
+Tensor decode_png(const EncodedImage& image) { throw_without("libpng", image); }
 
 bool reads_png() noexcept { return false; }
 
