@@ -5,14 +5,13 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <utility>
 
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
-#include "io/crc32c.h"
+#include "io/crc32.h"
 #include "io/path.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "io/crc32c.h"
+#include "io/crc32.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep {
