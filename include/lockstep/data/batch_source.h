@@ -13,11 +13,11 @@
 
 #include <lockstep/core/export.h>
 #include <lockstep/core/rethrow.h>
+#include <lockstep/data/batch_tensors.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/epoch_schedule.h>
 #include <lockstep/tensor/random.h>
-#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep::data {
 
@@ -37,15 +37,10 @@ namespace detail {
 
 template <class Batch>
 void leave_no_rows(Batch& batch) {
-  visit_tensors(
-      batch, MemberPath(),
-      [](const MemberPath&, Tensor& tensor) {
-        if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
-      },
-      []<class Part>(const MemberPath&, const Part&) {
-        if constexpr (!kHidesNoTensors<Part>) throw_no_batch_without_rows();
-      },
-      [](const MemberPath&, std::size_t) {});
+  const auto cut = [](Tensor& tensor) {
+    if (tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
+  };
+  for_each_tensor_of(batch, cut, throw_no_batch_without_rows);
 }
 
 template <class Collate, class Sample>

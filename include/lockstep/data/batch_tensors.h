@@ -11,16 +11,17 @@ namespace lockstep::data::detail {
 
 [[noreturn]] LOCKSTEP_API void throw_hides_tensors();
 
-/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide tensors.
+/// Calls visit(tensor) for each defined tensor of a batch; for a batch that may hide tensors, calls refuse(), which
+/// throws InvalidArgument.
 template <class Batch, class Visit>
-void for_each_tensor_of(Batch& batch, const Visit& visit) {
+void for_each_tensor_of(Batch& batch, const Visit& visit, void (*refuse)() = throw_hides_tensors) {
   visit_tensors(
       batch, MemberPath(),
       [&](const MemberPath&, Tensor& tensor) {
         if (tensor.defined()) visit(tensor);
       },
-      []<class Part>(const MemberPath&, const Part&) {
-        if constexpr (!kHidesNoTensors<Part>) throw_hides_tensors();
+      [=]<class Part>(const MemberPath&, const Part&) {
+        if constexpr (!kHidesNoTensors<Part>) refuse();
       },
       [](const MemberPath&, std::size_t) {});
 }
