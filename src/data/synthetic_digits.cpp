@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/core/error.h>
+#include <lockstep/data/datasets.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -113,8 +114,7 @@ SyntheticDigits::SyntheticDigits(std::int64_t count, const SyntheticDigitsOption
 }
 
 std::tuple<Tensor, std::int64_t> SyntheticDigits::get(std::int64_t index) const {
-  if (index < 0 || index >= count_)
-    throw InvalidArgument(text("[SyntheticDigits] expected an index in [0, ", count_, "), got ", index));
+  detail::check_index("SyntheticDigits", index, count_);
   RandomBits random(mix(options_.seed, 0x6469676974), index);
   const std::int64_t side = options_.image_size;
   const auto digit = std::int64_t(random.below(10));

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include <lockstep/data/datasets.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/tensor/creation.h>
 
@@ -11,11 +12,6 @@
 
 namespace lockstep::data::detail {
 namespace {
-
-void check_index(std::int64_t index, std::int64_t size) {
-  if (index < 0 || index >= size)
-    throw InvalidArgument(text("[TensorDataset] expected an index in [0, ", size, "), got ", index));
-}
 
 Tensor copy_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
   Shape sizes = tensor.sizes();
@@ -50,13 +46,13 @@ std::int64_t common_leading_size(std::span<const Tensor> tensors) {
 }
 
 Tensor row(const Tensor& tensor, std::int64_t index) {
-  check_index(index, tensor.size(0));
+  check_index("TensorDataset", index, tensor.size(0));
   return tensor.select(0, index);
 }
 
 // Contiguous CPU tensors that require no gradient are copied directly, without the operations' overhead.
 Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
-  for (const std::int64_t index : indices) check_index(index, tensor.size(0));
+  for (const std::int64_t index : indices) check_index("TensorDataset", index, tensor.size(0));
   if (tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.requires_grad()) return copy_rows(tensor, indices);
   std::vector<Tensor> all;
   all.reserve(indices.size());
