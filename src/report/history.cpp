@@ -1,7 +1,6 @@
 #include <lockstep/report/history.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <sstream>
@@ -12,6 +11,7 @@
 
 #include "core/listed.h"
 #include "core/text.h"
+#include "distributed/same_lines.h"
 #include "report/curves.h"
 
 namespace lockstep::train {
@@ -20,11 +20,8 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";  // RFC 4180, section 2
 
 std::string number(double value) {
-  char digits[32];
   const bool whole = std::abs(value) < 1e15 && value == std::floor(value) && !(value == 0 && std::signbit(value));
-  const auto end = whole ? std::to_chars(digits, std::end(digits), static_cast<long long>(value)).ptr
-                         : std::to_chars(digits, std::end(digits), value).ptr;
-  return {digits, end};
+  return whole ? std::to_string(static_cast<long long>(value)) : exact(value);
 }
 
 std::string field(const std::string& name) {
@@ -97,14 +94,13 @@ StateDict History::state_dict() const {
     std::vector<double> values;
     for (const auto& value : columns_[c]) values.push_back(value.value_or(0));
     for (const auto& value : columns_[c]) values.push_back(value.has_value());
-    state.add(names_[c],
-              from_host(values.data(), values.size(), kFloat64, {2, std::int64_t(rows_)}, {.dtype = kFloat64}));
+    state.add(names_[c], from_host(values.data(), values.size(), kFloat64, {2, std::int64_t(rows_)}));
   }
   if (notes_.empty()) return state;
   std::string lines, key = "notes";
   for (const std::string& note : notes_) lines += note + '\n';
   while (state.find(key)) key += '_';  // in case a column has that name; notes are recognized by their dtype
-  state.add(key, from_host(lines.data(), lines.size(), kUInt8, {std::int64_t(lines.size())}, {.dtype = kUInt8}));
+  state.add(key, from_host(lines.data(), lines.size(), kUInt8, {std::int64_t(lines.size())}));
   return state;
 }
 

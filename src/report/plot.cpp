@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,6 +10,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/digits.h"
 #include "core/text.h"
 #include "report/markup.h"
 
@@ -23,12 +23,6 @@ constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegen
 constexpr double kRight = 26;                 // margin to the right of the axes
 constexpr double kAlmostZero = 1e-300;        // below this, tick steps may be subnormal
 constexpr std::size_t kMaxMarkedPoints = 40;  // lines with up to this many points get a mark at each
-
-// As printf, but always in the C locale.
-std::string digits_of(double value, std::chars_format format, int precision) {
-  char digits[64];
-  return {digits, std::to_chars(digits, std::end(digits), value, format, precision).ptr};
-}
 
 std::string pixels(double value) { return digits_of(value, std::chars_format::fixed, 2); }
 

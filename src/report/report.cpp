@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/runtime/memory.h>
 
+#include "core/digits.h"
 #include "core/json_string.h"
 #include "core/text.h"
 #include "report/curves.h"
@@ -35,17 +35,13 @@ std::string shortened(std::string_view name) {
 std::string in_markup(std::string_view plain) { return escaped(shortened(plain)); }
 
 std::string digits_for_people(double value) {
-  char digits[64];
-  if (value == std::floor(value) && std::abs(value) < 1e9)
-    return {digits, std::to_chars(digits, std::end(digits), std::int64_t(value)).ptr};
-  return {digits, std::to_chars(digits, std::end(digits), value, std::chars_format::general, 5).ptr};
+  if (value == std::floor(value) && std::abs(value) < 1e9) return std::to_string(std::int64_t(value));
+  return digits_of(value, std::chars_format::general, 5);
 }
 
 // JSON has no NaN or infinity, which become null.
 std::string json_number(double value) {
-  if (!std::isfinite(value)) return "null";
-  char digits[64];
-  return {digits, std::to_chars(digits, std::end(digits), value, std::chars_format::general, 7).ptr};
+  return std::isfinite(value) ? digits_of(value, std::chars_format::general, 7) : "null";
 }
 
 std::string duration_of(double seconds) {
@@ -60,9 +56,7 @@ std::string bytes_for_people(std::size_t bytes) {
   double size = double(bytes);
   std::size_t unit = 0;
   for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
-  char digits[32];
-  const auto end = std::to_chars(digits, std::end(digits), size, std::chars_format::general, 4).ptr;
-  return text(std::string_view(digits, std::size_t(end - digits)), ' ', kUnits[unit]);
+  return text(digits_of(size, std::chars_format::general, 4), ' ', kUnits[unit]);
 }
 
 // Limits that keep the file small.

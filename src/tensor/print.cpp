@@ -1,7 +1,6 @@
 // Prints as PyTorch does (torch/_tensor_str.py, default options): copies the printed elements to the host, chooses one
 // format for all numbers, and lays out the rows in 80 columns.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <ostream>
@@ -10,6 +9,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
+#include "core/digits.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -64,9 +64,7 @@ Excerpt excerpt(const Tensor& tensor) {
 std::string written(double value, std::chars_format style, int precision) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char digits[400];  // the largest double has 309 before the point
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, style, precision).ptr;
-  return std::string(digits, end);
+  return digits_of(value, style, precision);
 }
 
 /// The format of all numbers of a tensor: whole ("2."), fixed ("2.0000") or scientific ("2.0000e+00").

@@ -1,8 +1,6 @@
 #include <lockstep/train/callbacks.h>
 
-#include <charconv>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -11,18 +9,14 @@
 #include <lockstep/train/criterion.h>
 
 #include "core/text.h"
+#include "distributed/same_lines.h"
 
 namespace lockstep::train {
 namespace {
 
-std::string exact_number(double value) {
-  char digits[32];
-  return {digits, std::to_chars(digits, std::end(digits), value).ptr};
-}
-
 StateDict state_of_numbers(std::initializer_list<std::pair<const char*, double>> numbers) {
   StateDict state;
-  for (const auto& [key, value] : numbers) state.add(key, from_host(&value, 1, kFloat64, {}, {.dtype = kFloat64}));
+  for (const auto& [key, value] : numbers) state.add(key, from_host(&value, 1, kFloat64, {}));
   return state;
 }
 
@@ -133,7 +127,7 @@ void ModelCheckpoint::on_epoch_end(FitState& fit) {
   const StateDict best = fit.module().state_dict();
   fit.on_first_process("writing the best model", [&] {
     save(best, options_.path,
-         {{monitor_.metric(), exact_number(value)}, {"epoch", text(fit.epoch())}, {"step", text(fit.step())}});
+         {{monitor_.metric(), exact(value)}, {"epoch", text(fit.epoch())}, {"step", text(fit.step())}});
   });
 }
 

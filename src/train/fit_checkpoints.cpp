@@ -1,15 +1,14 @@
 // The part of FitLoop that writes checkpoints and resumes from one. The first process chooses and writes them.
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <sstream>
-#include <utility>
 
 #include <lockstep/tensor/random.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/fit_loop.h>
 
 #include "core/text.h"
+#include "distributed/same_lines.h"
 #include "train/processes.h"
 #include "train/resume_point.h"
 
@@ -62,9 +61,7 @@ std::vector<History::Value> last_row_of(const History& history) {
 
 // A text that differs between two checkpoints of the same step.
 std::string mark_of(const ResumePoint& point) {
-  char digits[32];
-  const auto end = std::to_chars(digits, std::end(digits), point.seconds).ptr;
-  return text("a checkpoint of step ", point.step, " after ", std::string(digits, end), " seconds\n");
+  return text("a checkpoint of step ", point.step, " after ", exact(point.seconds), " seconds\n");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ StateDict Metrics::state_dict() const {
   StateDict state;
   for (const MeanSum& sum : sums()) {
     const double values[] = {sum.total, sum.weight};
-    state.add(sum.name, from_host(values, 2, kFloat64, {2}, {.dtype = kFloat64}));
+    state.add(sum.name, from_host(values, 2, kFloat64, {2}));
   }
   return state;
 }

@@ -1,11 +1,10 @@
 #include <lockstep/train/progress.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
 
+#include "core/digits.h"
 #include "core/text.h"
 #include "report/screen.h"
 
@@ -14,10 +13,7 @@ namespace {
 
 constexpr int kBarWidth = 24;
 
-std::string short_number(double value) {
-  char digits[32];
-  return {digits, std::to_chars(digits, std::end(digits), value, std::chars_format::general, 4).ptr};
-}
+std::string short_number(double value) { return digits_of(value, std::chars_format::general, 4); }
 
 std::string listed(std::span<const History::Value> values) {
   std::string list;
