@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/failures.h"
 #include "core/text.h"
 
 namespace lockstep::train::detail {
@@ -50,13 +51,7 @@ class Damaged {
   }
   /// Throws the error of the newest one, if any, with the others attached.
   void throw_all() const {
-    if (errors_.empty()) return;
-    try {
-      std::rethrow_exception(errors_.front());
-    } catch (Error& error) {
-      for (std::size_t i = 1; i < errors_.size(); ++i) error.attach(errors_[i]);
-      throw;
-    }
+    if (!errors_.empty()) throw_first(errors_);
   }
 
   std::vector<std::string> lines;
