@@ -23,13 +23,6 @@ namespace {
 constinit std::mutex printing;
 constinit BottomLine* bottom_line = nullptr;  // under `printing`
 
-}  // namespace
-
-std::mutex& print_mutex() noexcept { return printing; }
-BottomLine* set_bottom_line(BottomLine* line) noexcept { return std::exchange(bottom_line, line); }
-
-namespace {
-
 #ifdef LOCKSTEP_STD_FORMAT
 using FormatError = std::format_error;
 template <class T>
@@ -69,6 +62,9 @@ std::string formatted(std::string_view specification, const FormatArgument& argu
 }
 
 }  // namespace
+
+std::mutex& print_mutex() noexcept { return printing; }
+BottomLine* set_bottom_line(BottomLine* line) noexcept { return std::exchange(bottom_line, line); }
 
 std::string format(std::string_view pattern, std::span<const FormatArgument> arguments) {
   std::string result;

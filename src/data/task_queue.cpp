@@ -54,6 +54,14 @@ class ExtraThreads {
   int count_;
 };
 
+int checked(int workers) {
+  if (is_forked())
+    throw BackendError("DataLoader", ENOTRECOVERABLE, "a forked process",
+                       "the threads that would be workers are its parent's. What to do: load without workers there");
+  watch_forks();
+  return workers;
+}
+
 }  // namespace
 
 // Each entry in the arena's queue calls run_one() once. The tasks are kept here, because the arena guarantees no order
@@ -95,18 +103,6 @@ struct TaskQueue::Threads {
   ExtraThreads extra;
   tbb::task_arena arena;
 };
-
-namespace {
-
-int checked(int workers) {
-  if (is_forked())
-    throw BackendError("DataLoader", ENOTRECOVERABLE, "a forked process",
-                       "the threads that would be workers are its parent's. What to do: load without workers there");
-  watch_forks();
-  return workers;
-}
-
-}  // namespace
 
 TaskQueue::TaskQueue(int workers)
     : threads_(std::make_unique<Threads>(checked(workers))), tasks_(std::make_shared<Tasks>()) {}

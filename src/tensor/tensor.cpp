@@ -20,6 +20,52 @@ bool drop_reference(std::atomic<std::uint32_t>& references) noexcept {
   return references.load(std::memory_order_acquire) == 1 || references.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
+std::string spelled(const Device& device) {
+  return device.is_cpu() ? std::string("Device()") : text("Device::cuda(", device.index(), ')');
+}
+
+// Advises to move the input to the parameter's device; but if the parameter is on the CPU, its module was probably not
+// moved.
+std::string advice_for_devices(const Tensor& a, const Tensor& b) {
+  if (a.device() == b.device()) return " of another simulation";
+  const auto is_parameter = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
+  if (is_parameter(a) != is_parameter(b)) {
+    const Tensor& parameter = is_parameter(a) ? a : b;
+    const Tensor& input = is_parameter(a) ? b : a;
+    if (parameter.device().is_cpu())
+      return text(": the parameter is on the CPU; move its module with .to(", spelled(input.device()),
+                  ") (a parameter stays where it was made unless members() names its layer)");
+    return text(": move the input to the parameter's device: x = x.to(", spelled(parameter.device()), ')');
+  }
+  return text(": move one of them with x.to(", spelled(a.device().is_cpu() ? b.device() : a.device()), ')');
+}
+
+// A contiguous tensor over the storage that make(bytes) returns.
+template <class Make>
+Tensor make_over(const Shape& sizes, DType dtype, const Make& make) {
+  if (dtype > kFloat64) throw DTypeError(text("[empty] expected a dtype, got ", dtype));
+  const std::int64_t numel = checked_elements("empty", sizes);
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(numel, std::int64_t(size_of(dtype)), &bytes))
+    throw ShapeError(text("[empty] expected a size in bytes that fits 64 bits, got ", sizes, " of ", dtype));
+  auto impl = std::make_unique<TensorImpl>();
+  impl->dtype = dtype;
+  impl->numel = numel;
+  impl->sizes = sizes;
+  impl->strides = contiguous_strides(sizes);
+  impl->storage = make(std::size_t(bytes));
+  return Tensor(impl.release());
+}
+
+struct NoMemory final : TransientMemory {
+  std::byte* bring() override {
+    throw InvalidArgument("[DataParallel] internal error: a parameter without memory was used");
+  }
+  void use_on(const StreamHandle&) override {}
+  void publish() override {}
+  Tensor own_part(const TensorImpl&) const override { return {}; }
+};
+
 }  // namespace
 
 Storage* Storage::make(DeviceState& device, std::size_t bytes) {
@@ -64,55 +110,10 @@ void throw_undefined(const char* op) {
   throw InvalidArgument(text("[", op, "] expected a tensor, got an undefined one"));
 }
 
-namespace {
-
-std::string spelled(const Device& device) {
-  return device.is_cpu() ? std::string("Device()") : text("Device::cuda(", device.index(), ')');
-}
-
-// Advises to move the input to the parameter's device; but if the parameter is on the CPU, its module was probably not
-// moved.
-std::string advice_for_devices(const Tensor& a, const Tensor& b) {
-  if (a.device() == b.device()) return " of another simulation";
-  const auto is_parameter = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
-  if (is_parameter(a) != is_parameter(b)) {
-    const Tensor& parameter = is_parameter(a) ? a : b;
-    const Tensor& input = is_parameter(a) ? b : a;
-    if (parameter.device().is_cpu())
-      return text(": the parameter is on the CPU; move its module with .to(", spelled(input.device()),
-                  ") (a parameter stays where it was made unless members() names its layer)");
-    return text(": move the input to the parameter's device: x = x.to(", spelled(parameter.device()), ')');
-  }
-  return text(": move one of them with x.to(", spelled(a.device().is_cpu() ? b.device() : a.device()), ')');
-}
-
-}  // namespace
-
 void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
   throw DeviceMismatch(text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ",
                             b.device(), " ", b.sizes(), advice_for_devices(a, b)));
 }
-
-namespace {
-
-// A contiguous tensor over the storage that make(bytes) returns.
-template <class Make>
-Tensor make_over(const Shape& sizes, DType dtype, const Make& make) {
-  if (dtype > kFloat64) throw DTypeError(text("[empty] expected a dtype, got ", dtype));
-  const std::int64_t numel = checked_elements("empty", sizes);
-  std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(numel, std::int64_t(size_of(dtype)), &bytes))
-    throw ShapeError(text("[empty] expected a size in bytes that fits 64 bits, got ", sizes, " of ", dtype));
-  auto impl = std::make_unique<TensorImpl>();
-  impl->dtype = dtype;
-  impl->numel = numel;
-  impl->sizes = sizes;
-  impl->strides = contiguous_strides(sizes);
-  impl->storage = make(std::size_t(bytes));
-  return Tensor(impl.release());
-}
-
-}  // namespace
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
   return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make(device, bytes); });
@@ -121,19 +122,6 @@ Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype) {
   return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make_pinned(op, bytes); });
 }
-
-namespace {
-
-struct NoMemory final : TransientMemory {
-  std::byte* bring() override {
-    throw InvalidArgument("[DataParallel] internal error: a parameter without memory was used");
-  }
-  void use_on(const StreamHandle&) override {}
-  void publish() override {}
-  Tensor own_part(const TensorImpl&) const override { return {}; }
-};
-
-}  // namespace
 
 Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype) {
   return make_over(sizes, dtype, [&](std::size_t bytes) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <set>
 #include <utility>
 
@@ -33,6 +32,11 @@ template <class T, std::size_t N>
 Tensor from_values(const std::array<T, N>& values) {
   return from_host(values.data(), N, kDTypeOf<T>, {std::int64_t(N)});
 }
+
+constexpr std::string_view kWrapper = "module.";
+
+std::string wrapped(const std::string& key) { return std::string(kWrapper) + key; }
+std::string unwrapped(const std::string& key) { return key.starts_with(kWrapper) ? key.substr(kWrapper.size()) : key; }
 
 }  // namespace
 
@@ -157,15 +161,6 @@ Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions
   }
   return checkpoint;
 }
-
-namespace {
-
-constexpr std::string_view kWrapper = "module.";
-
-std::string wrapped(const std::string& key) { return std::string(kWrapper) + key; }
-std::string unwrapped(const std::string& key) { return key.starts_with(kWrapper) ? key.substr(kWrapper.size()) : key; }
-
-}  // namespace
 
 // Keys may be as in the model, or have a "module." too many or too few. Takes the reading that matches the most keys.
 void load_model(nn::ModuleBase& model, const StateDict& state) {
