@@ -1,6 +1,5 @@
 // The grad accumulator of a leaf.
 #include <mutex>
-#include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>

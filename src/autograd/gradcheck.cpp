@@ -1,7 +1,6 @@
 #include <lockstep/autograd/gradcheck.h>
 
 #include <cmath>
-#include <optional>
 
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/tensor/creation.h>

@@ -2,8 +2,6 @@
 #include "autograd/graph_task.h"
 
 #include <algorithm>
-#include <ranges>
-#include <tuple>
 
 #include <lockstep/autograd/grad_mode.h>
 

@@ -9,7 +9,6 @@
 #include <xxhash.h>
 
 #include <charconv>
-#include <new>
 
 namespace lockstep {
 

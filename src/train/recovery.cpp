@@ -1,6 +1,5 @@
 #include <lockstep/train/recovery.h>
 
-#include <algorithm>
 #include <exception>
 #include <iostream>
 
