@@ -1,6 +1,6 @@
 #include "autograd/hooks.h"
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::autograd {
@@ -9,12 +9,10 @@ Tensor apply_hook(const char* op, const std::function<Tensor(const Tensor&)>& ho
   Tensor changed = hook(gradient);
   if (!changed.defined()) return gradient;
   check_same_device(op, gradient, changed);
-  if (changed.sizes() != gradient.sizes())
-    throw ShapeError(
-        text("[", op, "] expected a hook to keep the shape ", gradient.sizes(), ", got ", changed.sizes()));
-  if (changed.dtype() != gradient.dtype())
-    throw DTypeError(
-        text("[", op, "] expected a hook to keep the dtype ", gradient.dtype(), ", got ", changed.dtype()));
+  expect<ShapeError>(changed.sizes() == gradient.sizes(), op, "a hook to keep the shape ", gradient.sizes(), ", got ",
+                     changed.sizes());
+  expect<DTypeError>(changed.dtype() == gradient.dtype(), op, "a hook to keep the dtype ", gradient.dtype(), ", got ",
+                     changed.dtype());
   return changed;
 }
 

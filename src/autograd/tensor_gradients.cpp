@@ -6,6 +6,7 @@
 #include "autograd/deferred_destruction.h"
 #include "autograd/meta.h"
 #include "autograd/views.h"
+#include "core/expect.h"
 #include "core/text.h"
 #include "tensor/tensor_impl.h"
 
@@ -18,8 +19,8 @@ bool Tensor::requires_grad() const {
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
   const TensorImpl& impl = impl_of("requires_grad_", *this);
-  if (requires_grad && !is_floating(impl.dtype))
-    throw AutogradError(text("[requires_grad_] expected a floating dtype, got ", impl.dtype));
+  expect<AutogradError>(!requires_grad || is_floating(impl.dtype), "requires_grad_", "a floating dtype, got ",
+                        impl.dtype);
   if (!is_leaf()) {
     if (requires_grad) return *this;
     throw AutogradError("[requires_grad_] expected a leaf, got the result of an operation: use detach()");
@@ -47,12 +48,10 @@ void Tensor::set_grad(const Tensor& grad) {
   const TensorImpl& impl = impl_of("set_grad", *this);
   if (grad.defined()) {
     check_same_device("set_grad", *this, grad);
-    if (grad.is_same(*this))
-      throw InvalidArgument("[set_grad] expected another tensor as the gradient, got the tensor itself");
-    if (grad.sizes() != impl.sizes)
-      throw ShapeError(text("[set_grad] expected a gradient of shape ", impl.sizes, ", got ", grad.sizes()));
-    if (grad.dtype() != impl.dtype)
-      throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
+    expect(!grad.is_same(*this), "set_grad", "another tensor as the gradient, got the tensor itself");
+    expect<ShapeError>(grad.sizes() == impl.sizes, "set_grad", "a gradient of shape ", impl.sizes, ", got ",
+                       grad.sizes());
+    expect<DTypeError>(grad.dtype() == impl.dtype, "set_grad", "a gradient of ", impl.dtype, ", got ", grad.dtype());
   }
   autograd::check_idle("set_grad", *this);
   const Tensor given = grad;  // a copy: `grad` may be the gradient that is replaced
@@ -88,9 +87,8 @@ Tensor& Tensor::detach_() {
 }
 
 void Tensor::retain_grad() {
-  if (!requires_grad())
-    throw AutogradError(
-        "[retain_grad] expected a tensor that requires a gradient, got one that does not: call requires_grad_() first");
+  expect<AutogradError>(requires_grad(), "retain_grad",
+                        "a tensor that requires a gradient, got one that does not: call requires_grad_() first");
   autograd::Meta& meta = *autograd::meta_of(*this);
   if (meta.grad_fn && !meta.retained) autograd::retain_gradient(meta);
 }
@@ -110,18 +108,18 @@ HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) cons
 
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
   impl_of("register_hook", tensor);
-  if (!autograd::needs_grad(tensor))
-    throw AutogradError("[register_hook] expected a tensor that requires a gradient, got one that does not");
-  if (!hook) throw InvalidArgument("[register_hook] expected a function, got none");
+  expect<AutogradError>(autograd::needs_grad(tensor), "register_hook",
+                        "a tensor that requires a gradient, got one that does not");
+  expect(hook != nullptr, "register_hook", "a function, got none");
   autograd::Meta& meta = *autograd::meta_of(tensor);
   return meta.grad_fn ? meta.grad_fn->hooks.add({meta.output, std::move(hook)}) : meta.leaf_hooks.add(std::move(hook));
 }
 
 HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
   impl_of("register_accumulated_hook", leaf);
-  if (!leaf.is_leaf() || !leaf.requires_grad())
-    throw AutogradError("[register_accumulated_hook] expected a leaf that requires a gradient, got another tensor");
-  if (!hook) throw InvalidArgument("[register_accumulated_hook] expected a function, got none");
+  expect<AutogradError>(leaf.is_leaf() && leaf.requires_grad(), "register_accumulated_hook",
+                        "a leaf that requires a gradient, got another tensor");
+  expect(hook != nullptr, "register_accumulated_hook", "a function, got none");
   return autograd::make_meta(leaf).accumulated_hooks.add(std::move(hook));
 }
 

@@ -17,9 +17,8 @@ namespace lockstep::data::transforms {
 namespace {
 
 void check_range(const char* op, const char* option, const Range& range) {
-  if (!(range[0] > 0 && range[0] <= range[1] && std::isfinite(range[1])))
-    throw InvalidArgument(
-        text('[', op, "] expected ", option, " to rise from above 0, got ", range[0], " to ", range[1]));
+  expect(range[0] > 0 && range[0] <= range[1] && std::isfinite(range[1]), op, option, " to rise from above 0, got ",
+         range[0], " to ", range[1]);
 }
 
 struct Window {
@@ -125,10 +124,9 @@ RandomRotation::RandomRotation(double degrees, const RandomRotationOptions& opti
     : RandomRotation(Range{-degrees, degrees}, options) {}
 RandomRotation::RandomRotation(Range degrees, const RandomRotationOptions& options)
     : degrees_(degrees), options_(options) {
-  if (!(degrees[0] <= degrees[1]))
-    throw InvalidArgument(text("[RandomRotation] expected degrees that rise, got ", degrees[0], " to ", degrees[1]));
-  if (options.interpolation != Interpolation::nearest && options.interpolation != Interpolation::bilinear)
-    throw InvalidArgument("[RandomRotation] expected the interpolation \"nearest\" or \"bilinear\", got another");
+  expect(degrees[0] <= degrees[1], "RandomRotation", "degrees that rise, got ", degrees[0], " to ", degrees[1]);
+  expect(options.interpolation == Interpolation::nearest || options.interpolation == Interpolation::bilinear,
+         "RandomRotation", "the interpolation \"nearest\" or \"bilinear\", got another");
 }
 
 Tensor RandomRotation::operator()(const Tensor& image) const {

@@ -43,20 +43,17 @@ Tensor shifted_hue(const Tensor& image, double shift) {
 }  // namespace
 
 Range JitterRange::of_factor(const char* option) const {
-  if (!range_ && !(about_ >= 0))
-    throw InvalidArgument(text("[ColorJitter] expected ", option, " of at least 0, got ", about_));
+  expect(range_ || about_ >= 0, "ColorJitter", option, " of at least 0, got ", about_);
   const Range range = range_.value_or(Range{std::max(0., 1 - about_), 1 + about_});
-  if (!(range[0] >= 0 && range[0] <= range[1] && std::isfinite(range[1])))
-    throw InvalidArgument(
-        text("[ColorJitter] expected ", option, " to rise from 0 on, got ", range[0], " to ", range[1]));
+  expect(range[0] >= 0 && range[0] <= range[1] && std::isfinite(range[1]), "ColorJitter", option,
+         " to rise from 0 on, got ", range[0], " to ", range[1]);
   return range;
 }
 
 Range JitterRange::of_hue() const {
   const Range range = range_.value_or(Range{-about_, about_});
-  if (!(range[0] >= -0.5 && range[0] <= range[1] && range[1] <= 0.5))
-    throw InvalidArgument(
-        text("[ColorJitter] expected hue to rise within -0.5 and 0.5, got ", range[0], " to ", range[1]));
+  expect(range[0] >= -0.5 && range[0] <= range[1] && range[1] <= 0.5, "ColorJitter",
+         "hue to rise within -0.5 and 0.5, got ", range[0], " to ", range[1]);
   return range;
 }
 
@@ -68,8 +65,8 @@ ColorJitter::ColorJitter(const ColorJitterOptions& options)
 
 Tensor ColorJitter::operator()(const Tensor& image) const {
   check_floating_image("ColorJitter", image);
-  if (image.size(0) != 1 && image.size(0) != 3)
-    throw ShapeError(text("[ColorJitter] expected an image of 1 or 3 channels, got ", image.sizes()));
+  expect<ShapeError>(image.size(0) == 1 || image.size(0) == 3, "ColorJitter", "an image of 1 or 3 channels, got ",
+                     image.sizes());
   std::array<int, 4> order = {0, 1, 2, 3};
   for (std::size_t i = order.size(); i-- > 1;)
     std::swap(order[i], order[std::size_t(random_below(std::int64_t(i) + 1))]);

@@ -7,13 +7,12 @@
 #include <lockstep/core/error.h>
 #include <lockstep/data/sampler.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 
 namespace lockstep::data::detail {
 
 void check_index(const char* op, std::int64_t index, std::int64_t size) {
-  if (index < 0 || index >= size)
-    throw InvalidArgument(text('[', op, "] expected an index in [0, ", size, "), got ", index));
+  expect(index >= 0 && index < size, op, "an index in [0, ", size, "), got ", index);
 }
 
 void check_indices(std::span<const std::int64_t> indices, std::int64_t size) {
@@ -24,12 +23,11 @@ std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::spa
                                                      std::uint64_t seed) {
   std::int64_t left = size;
   for (const std::int64_t length : lengths) {
-    if (length < 0) throw InvalidArgument(text("[random_split] expected lengths >= 0, got ", length));
-    if (length > left) throw InvalidArgument(text("[random_split] expected lengths that sum to ", size, ", got more"));
+    expect(length >= 0, "random_split", "lengths >= 0, got ", length);
+    expect(length <= left, "random_split", "lengths that sum to ", size, ", got more");
     left -= length;
   }
-  if (left != 0)
-    throw InvalidArgument(text("[random_split] expected lengths that sum to ", size, ", got ", size - left));
+  expect(left == 0, "random_split", "lengths that sum to ", size, ", got ", size - left);
   const std::vector<std::int64_t> order = RandomSampler(size, {.seed = seed}).indices(0);
   std::vector<std::vector<std::int64_t>> pieces;
   auto at = order.begin();
@@ -44,12 +42,10 @@ std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::spa
                                                      std::uint64_t seed) {
   double sum = 0;
   for (const double share : shares) {
-    if (!(share >= 0)) throw InvalidArgument(text("[random_split] expected shares >= 0, got ", share));
+    expect(share >= 0, "random_split", "shares >= 0, got ", share);
     sum += share;
   }
-  if (!(std::abs(sum - 1) < 1e-6))
-    throw InvalidArgument(
-        text("[random_split] expected lengths that are integers, or shares that sum to 1, got ", sum));
+  expect(std::abs(sum - 1) < 1e-6, "random_split", "lengths that are integers, or shares that sum to 1, got ", sum);
   std::vector<std::int64_t> lengths;
   for (const double share : shares)
     lengths.push_back(std::min(size, std::int64_t(std::floor(share * double(size) + 1e-9))));

@@ -9,7 +9,7 @@
 #include <lockstep/core/error.h>
 #include <lockstep/data/datasets.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "io/path.h"
 
 namespace lockstep::data {
@@ -59,13 +59,11 @@ std::vector<fs::path> images_in(const fs::path& folder) {
 ImageFolder::ImageFolder(const fs::path& root, const ImageOptions& options) : options_(options) {
   check_path("ImageFolder", root);
   classes_ = folders_in(root);
-  if (classes_.empty())
-    throw InvalidArgument(text("[ImageFolder] expected a folder for each class in ", root, ", got none"));
+  expect(!classes_.empty(), "ImageFolder", "a folder for each class in ", root, ", got none");
   for (std::size_t label = 0; label < classes_.size(); ++label) {
     const std::vector<fs::path> images = images_in(root / classes_[label]);
-    if (images.empty())
-      throw InvalidArgument(text("[ImageFolder] expected images (*.png, *.jpg, *.jpeg) of each class, got none in ",
-                                 root / classes_[label], ": remove the folder, or fill it"));
+    expect(!images.empty(), "ImageFolder", "images (*.png, *.jpg, *.jpeg) of each class, got none in ",
+           root / classes_[label], ": remove the folder, or fill it");
     for (const fs::path& image : images) samples_.emplace_back(image, std::int64_t(label));
   }
 }

@@ -8,7 +8,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "data/random_bits.h"
 
 namespace lockstep::data {
@@ -16,12 +16,10 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-void check_epoch(const char* op, std::int64_t epoch) {
-  if (epoch < 0) throw InvalidArgument(text("[", op, "] expected an epoch >= 0, got ", epoch));
-}
+void check_epoch(const char* op, std::int64_t epoch) { expect(epoch >= 0, op, "an epoch >= 0, got ", epoch); }
 
 std::int64_t check_count(const char* op, const char* what, std::int64_t count) {
-  if (count < 0) throw InvalidArgument(text("[", op, "] expected ", what, " >= 0, got ", count));
+  expect(count >= 0, op, what, " >= 0, got ", count);
   return count;
 }
 
@@ -73,10 +71,8 @@ class WeightTree {
 };
 
 DistributedSamplerOptions of_process(const World& world, DistributedSamplerOptions options) {
-  if (options.rank != 0 || options.world != 1)
-    throw InvalidArgument(
-        text("[DistributedSampler] expected a World or .rank and .world, got both: a World, and rank ", options.rank,
-             " of ", options.world));
+  expect(options.rank == 0 && options.world == 1, "DistributedSampler",
+         "a World or .rank and .world, got both: a World, and rank ", options.rank, " of ", options.world);
   options.rank = world.rank().value();
   options.world = world.size();
   return options;
@@ -97,8 +93,8 @@ RandomSampler::RandomSampler(std::int64_t dataset_size, const RandomSamplerOptio
       num_samples_(check_count("RandomSampler", "num_samples", options.num_samples.value_or(dataset_size))),
       seed_(options.seed),
       replacement_(options.replacement) {
-  if (dataset_size_ == 0 && num_samples_ > 0)
-    throw InvalidArgument(text("[RandomSampler] expected num_samples 0 for an empty dataset, got ", num_samples_));
+  expect(dataset_size_ > 0 || num_samples_ == 0, "RandomSampler", "num_samples 0 for an empty dataset, got ",
+         num_samples_);
 }
 
 Indices RandomSampler::indices(std::int64_t epoch) const {
@@ -128,17 +124,14 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
   double sum = 0;
   std::int64_t positive = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!(weights_[i] >= 0) || !std::isfinite(weights_[i]))
-      throw InvalidArgument(
-          text("[WeightedRandomSampler] expected finite weights >= 0, got ", weights_[i], " at index ", i));
+    expect(weights_[i] >= 0 && std::isfinite(weights_[i]), "WeightedRandomSampler", "finite weights >= 0, got ",
+           weights_[i], " at index ", i);
     sum += weights_[i];
     positive += weights_[i] > 0;
   }
-  if (!(sum > 0) || !std::isfinite(sum))
-    throw InvalidArgument(text("[WeightedRandomSampler] expected weights with a positive, finite sum, got ", sum));
-  if (!options_.replacement && num_samples_ > positive)
-    throw InvalidArgument(text("[WeightedRandomSampler] expected at most ", positive,
-                               " samples without replacement, one for each positive weight, got ", num_samples_));
+  expect(sum > 0 && std::isfinite(sum), "WeightedRandomSampler", "weights with a positive, finite sum, got ", sum);
+  expect(options_.replacement || num_samples_ <= positive, "WeightedRandomSampler", "at most ", positive,
+         " samples without replacement, one for each positive weight, got ", num_samples_);
 }
 
 Indices WeightedRandomSampler::indices(std::int64_t epoch) const {
@@ -156,9 +149,8 @@ Indices WeightedRandomSampler::indices(std::int64_t epoch) const {
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options)
     : dataset_size_(check_count("DistributedSampler", "a dataset size", dataset_size)), options_(options) {
-  if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
-    throw InvalidArgument(
-        text("[DistributedSampler] expected 0 <= rank < world, got rank ", options.rank, " of ", options.world));
+  expect(options.world >= 1 && options.rank >= 0 && options.rank < options.world, "DistributedSampler",
+         "0 <= rank < world, got rank ", options.rank, " of ", options.world);
   num_samples_ = dataset_size / options.world;
   if (!options.drop_last && dataset_size % options.world != 0) ++num_samples_;
 }

@@ -7,11 +7,10 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/core/error.h>
 #include <lockstep/data/datasets.h>
 #include <lockstep/tensor/creation.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "data/random_bits.h"
 
 namespace lockstep::data {
@@ -105,12 +104,10 @@ double nearly_normal(RandomBits& random) {
 
 SyntheticDigits::SyntheticDigits(std::int64_t count, const SyntheticDigitsOptions& options)
     : count_(count), options_(options) {
-  const auto check = [](bool right, const char* expected, const auto& got) {
-    if (!right) throw InvalidArgument(text("[SyntheticDigits] expected ", expected, ", got ", got));
-  };
-  check(count >= 0, "a count >= 0", count);
-  check(options.image_size >= 8 && options.image_size <= 4096, "an image_size from 8 to 4096", options.image_size);
-  check(options.noise >= 0 && std::isfinite(options.noise), "noise >= 0", options.noise);
+  expect(count >= 0, "SyntheticDigits", "a count >= 0, got ", count);
+  expect(options.image_size >= 8 && options.image_size <= 4096, "SyntheticDigits", "an image_size from 8 to 4096, got ",
+         options.image_size);
+  expect(options.noise >= 0 && std::isfinite(options.noise), "SyntheticDigits", "noise >= 0, got ", options.noise);
 }
 
 std::tuple<Tensor, std::int64_t> SyntheticDigits::get(std::int64_t index) const {

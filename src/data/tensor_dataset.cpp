@@ -7,7 +7,7 @@
 #include <lockstep/ops/join.h>
 #include <lockstep/tensor/creation.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data::detail {
@@ -32,15 +32,12 @@ Tensor copy_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
 }  // namespace
 
 std::int64_t common_leading_size(std::span<const Tensor> tensors) {
-  if (tensors.empty()) throw InvalidArgument("[TensorDataset] expected at least one tensor, got none");
+  expect(!tensors.empty(), "TensorDataset", "at least one tensor, got none");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].defined())
-      throw InvalidArgument(text("[TensorDataset] expected a tensor, got none at position ", i));
-    if (tensors[i].dim() == 0)
-      throw ShapeError(text("[TensorDataset] expected tensors with rows, got a 0-dim tensor at position ", i));
-    if (tensors[i].size(0) != tensors[0].size(0))
-      throw ShapeError(text("[TensorDataset] expected tensors of one leading size, got ", tensors[0].sizes(),
-                            " at position 0 and ", tensors[i].sizes(), " at position ", i));
+    expect(tensors[i].defined(), "TensorDataset", "a tensor, got none at position ", i);
+    expect<ShapeError>(tensors[i].dim() > 0, "TensorDataset", "tensors with rows, got a 0-dim tensor at position ", i);
+    expect<ShapeError>(tensors[i].size(0) == tensors[0].size(0), "TensorDataset", "tensors of one leading size, got ",
+                       tensors[0].sizes(), " at position 0 and ", tensors[i].sizes(), " at position ", i);
   }
   return tensors[0].size(0);
 }

@@ -8,7 +8,7 @@
 #include <lockstep/tensor/random.h>
 #include <lockstep/tensor/tensor.h>
 
-#include "core/text.h"
+#include "core/expect.h"
 #include "tensor/philox.h"
 
 namespace lockstep::data::transforms {
@@ -28,20 +28,17 @@ inline std::int64_t random_below(std::int64_t count) {
 }
 
 inline void check_image(const char* op, const Tensor& image) {
-  if (image.dim() != 3)
-    throw ShapeError(text('[', op, "] expected an image [channels, height, width], got ", image.sizes()));
+  expect<ShapeError>(image.dim() == 3, op, "an image [channels, height, width], got ", image.sizes());
 }
 inline void check_floating_image(const char* op, const Tensor& image) {
   check_image(op, image);
-  if (!is_floating(image.dtype()))
-    throw DTypeError(text('[', op, "] expected a floating dtype, got ", image.dtype(), ": use ToFloat first"));
+  expect<DTypeError>(is_floating(image.dtype()), op, "a floating dtype, got ", image.dtype(), ": use ToFloat first");
 }
 inline void check_size(const char* op, const std::array<std::int64_t, 2>& size) {
-  if (size[0] < 1 || size[1] < 1)
-    throw InvalidArgument(text('[', op, "] expected a size from 1 on, got ", size[0], " and ", size[1]));
+  expect(size[0] >= 1 && size[1] >= 1, op, "a size from 1 on, got ", size[0], " and ", size[1]);
 }
 inline void check_probability(const char* op, double p) {
-  if (!(p >= 0 && p <= 1)) throw InvalidArgument(text('[', op, "] expected a probability from 0 to 1, got ", p));
+  expect(p >= 0 && p <= 1, op, "a probability from 0 to 1, got ", p);
 }
 
 }  // namespace lockstep::data::transforms

@@ -27,24 +27,22 @@ Tensor ToFloat::operator()(const Tensor& image) const {
 }
 
 Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(std::move(mean)), std_(std::move(std)) {
-  if (mean_.empty() || mean_.size() != std_.size())
-    throw InvalidArgument(text("[Normalize] expected as many numbers in std as in mean, at least one, got ",
-                               std_.size(), " and ", mean_.size()));
-  for (const double number : std_)
-    if (number == 0) throw InvalidArgument("[Normalize] expected no 0 in std, got one");
+  expect(!mean_.empty() && mean_.size() == std_.size(), "Normalize",
+         "as many numbers in std as in mean, at least one, got ", std_.size(), " and ", mean_.size());
+  for (const double number : std_) expect(number != 0, "Normalize", "no 0 in std, got one");
 }
 
 Tensor Normalize::operator()(const Tensor& image) const {
   check_floating_image("Normalize", image);
-  if (mean_.size() != 1 && std::int64_t(mean_.size()) != image.size(0))
-    throw ShapeError(text("[Normalize] expected an image of ", mean_.size(), " channels, got ", image.sizes()));
+  expect<ShapeError>(mean_.size() == 1 || std::int64_t(mean_.size()) == image.size(0), "Normalize", "an image of ",
+                     mean_.size(), " channels, got ", image.sizes());
   return (image - per_channel(mean_, image)) / per_channel(std_, image);
 }
 
 RandomCrop::RandomCrop(std::array<std::int64_t, 2> size, const RandomCropOptions& options)
     : size_(size), options_(options) {
   check_size("RandomCrop", size);
-  if (options.padding < 0) throw InvalidArgument(text("[RandomCrop] expected padding >= 0, got ", options.padding));
+  expect(options.padding >= 0, "RandomCrop", "padding >= 0, got ", options.padding);
 }
 
 Tensor RandomCrop::operator()(const Tensor& image) const {
@@ -52,9 +50,8 @@ Tensor RandomCrop::operator()(const Tensor& image) const {
   const std::int64_t around = options_.padding;
   const Tensor padded = around > 0 ? pad(image, {around, around, around, around}, options_.fill) : image;
   const std::int64_t room_y = padded.size(1) - size_[0], room_x = padded.size(2) - size_[1];
-  if (room_y < 0 || room_x < 0)
-    throw ShapeError(text("[RandomCrop] expected an image of at least ", size_[0], " by ", size_[1], " with padding ",
-                          around, ", got ", image.sizes()));
+  expect<ShapeError>(room_y >= 0 && room_x >= 0, "RandomCrop", "an image of at least ", size_[0], " by ", size_[1],
+                     " with padding ", around, ", got ", image.sizes());
   const PhiloxBlock random = random_block();
   const auto y = std::int64_t(to_range(random.wide(0), std::uint64_t(room_y + 1)));
   const auto x = std::int64_t(to_range(random.wide(1), std::uint64_t(room_x + 1)));
@@ -66,9 +63,8 @@ CenterCrop::CenterCrop(std::array<std::int64_t, 2> size) : size_(size) { check_s
 Tensor CenterCrop::operator()(const Tensor& image) const {
   check_image("CenterCrop", image);
   const std::int64_t room_y = image.size(1) - size_[0], room_x = image.size(2) - size_[1];
-  if (room_y < 0 || room_x < 0)
-    throw ShapeError(
-        text("[CenterCrop] expected an image of at least ", size_[0], " by ", size_[1], ", got ", image.sizes()));
+  expect<ShapeError>(room_y >= 0 && room_x >= 0, "CenterCrop", "an image of at least ", size_[0], " by ", size_[1],
+                     ", got ", image.sizes());
   return image.narrow(1, half_to_even(room_y), size_[0]).narrow(2, half_to_even(room_x), size_[1]);
 }
 

@@ -11,6 +11,7 @@
 #include <lockstep/core/error.h>
 
 #include "core/digits.h"
+#include "core/expect.h"
 #include "core/text.h"
 #include "report/markup.h"
 
@@ -222,13 +223,11 @@ class Panel {
 }  // namespace
 
 std::string svg_plot(std::span<const PlotLine> lines, const PlotOptions& options) {
-  if (options.width < 200 || options.height < 150)
-    throw InvalidArgument(
-        text("[plot] expected at least 200 by 150 pixels, got ", options.width, " by ", options.height));
+  expect(options.width >= 200 && options.height >= 150, "plot", "at least 200 by 150 pixels, got ", options.width,
+         " by ", options.height);
   for (const PlotLine& line : lines)
-    if (line.x.size() != line.y.size() || line.color < 0)
-      throw InvalidArgument(text("[plot] expected as many x as y in ", line.name, " and a color of at least 0, got ",
-                                 line.x.size(), ", ", line.y.size(), " and ", line.color));
+    expect(line.x.size() == line.y.size() && line.color >= 0, "plot", "as many x as y in ", line.name,
+           " and a color of at least 0, got ", line.x.size(), ", ", line.y.size(), " and ", line.color);
   std::map<int, std::vector<const PlotLine*>> by_number;
   for (const PlotLine& line : lines) by_number[line.panel].push_back(&line);
   if (by_number.empty()) by_number[0];

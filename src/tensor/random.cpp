@@ -7,6 +7,7 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "core/expect.h"
 #include "core/text.h"
 #include "kernels/launch.h"
 #include "tensor/copy.h"
@@ -73,7 +74,7 @@ bool holds(std::int64_t value) {
 
 void check_target(const char* op, const Tensor& tensor) {
   const TensorImpl& impl = impl_of(op, tensor);
-  if (!is_floating(impl.dtype)) throw DTypeError(text("[", op, "] expected a floating dtype, got ", impl.dtype));
+  expect<DTypeError>(is_floating(impl.dtype), op, "a floating dtype, got ", impl.dtype);
   if (overlaps_itself(impl))
     throw InvalidArgument(text("[", op,
                                "] cannot fill a view in which several elements share memory (expand), got shape ",
@@ -84,8 +85,7 @@ void check_target(const char* op, const Tensor& tensor) {
 // Checks the dtype before memory is allocated.
 TensorOptions floating_options(const char* op, TensorOptions options) {
   if (!options.dtype) options.dtype = kFloat32;
-  if (!is_floating(*options.dtype))
-    throw DTypeError(text("[", op, "] expected a floating dtype, got ", *options.dtype));
+  expect<DTypeError>(is_floating(*options.dtype), op, "a floating dtype, got ", *options.dtype);
   return options;
 }
 
@@ -125,11 +125,10 @@ Tensor randn(const Shape& sizes, const TensorOptions& options) {
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const TensorOptions& options) {
   TensorOptions typed = options;
   if (!typed.dtype) typed.dtype = kInt64;
-  if (low >= high) throw InvalidArgument(text("[randint] expected low < high, got low ", low, " and high ", high));
+  expect(low < high, "randint", "low < high, got low ", low, " and high ", high);
   return visit_numeric("randint", *typed.dtype, [&]<class T>() {
-    if (!holds<T>(low) || !holds<T>(high - 1))
-      throw InvalidArgument(
-          text("[randint] expected integers that ", *typed.dtype, " holds, got low ", low, " and high ", high));
+    expect(holds<T>(low) && holds<T>(high - 1), "randint", "integers that ", *typed.dtype, " holds, got low ", low,
+           " and high ", high);
     Tensor result = empty(sizes, typed);
     fill_random<T>("randint", result, Integer<T>{low, std::uint64_t(high) - std::uint64_t(low)});
     return result;
@@ -139,10 +138,9 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const Te
 Tensor randperm(std::int64_t count, const TensorOptions& options) {
   TensorOptions typed = options;
   if (!typed.dtype) typed.dtype = kInt64;
-  if (count < 0) throw InvalidArgument(text("[randperm] expected a count of at least 0, got ", count));
+  expect(count >= 0, "randperm", "a count of at least 0, got ", count);
   visit_numeric("randperm", *typed.dtype, [&]<class T>() {
-    if (count > 0 && !holds<T>(count - 1))
-      throw InvalidArgument(text("[randperm] expected a count that ", *typed.dtype, " holds, got ", count));
+    expect(count == 0 || holds<T>(count - 1), "randperm", "a count that ", *typed.dtype, " holds, got ", count);
   });
   Tensor result = empty({count}, typed);
   const bool in_place = result.device().is_cpu() && result.dtype() == kInt64;

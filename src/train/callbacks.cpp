@@ -8,6 +8,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/train/criterion.h>
 
+#include "core/expect.h"
 #include "core/text.h"
 #include "distributed/same_lines.h"
 
@@ -39,13 +40,11 @@ std::vector<double> numbers_of_state(const StateDict& state, std::initializer_li
 
 Monitor::Monitor(const char* owner, std::string metric, std::optional<MetricMode> mode, double min_delta)
     : metric_(std::move(metric)), min_delta_(min_delta) {
-  if (metric_.empty()) throw InvalidArgument("[monitor] expected the name of a metric, got none");
-  if (!(min_delta >= 0)) throw InvalidArgument(text("[monitor] expected min_delta of at least 0, got ", min_delta));
+  expect(!metric_.empty(), "monitor", "the name of a metric, got none");
+  expect(min_delta >= 0, "monitor", "min_delta of at least 0, got ", min_delta);
   if (!mode) mode = known_mode(metric_);
-  if (!mode)
-    throw InvalidArgument(text("[", owner, "] expected .mode = train::MetricMode::min or train::MetricMode::max for ",
-                               metric_,
-                               ", got none: only losses, accuracy, binary_accuracy, mae and mse have a default"));
+  expect(mode.has_value(), owner, ".mode = train::MetricMode::min or train::MetricMode::max for ", metric_,
+         ", got none: only losses, accuracy, binary_accuracy, mae and mse have a default");
   mode_ = *mode;
   reset();
 }
@@ -66,8 +65,7 @@ void Monitor::reset() { set(std::numeric_limits<double>::infinity() * (mode_ == 
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
     : options_(options), monitor_("EarlyStopping", options.monitor, options.mode, options.min_delta) {
-  if (options.patience < 1)
-    throw InvalidArgument(text("[EarlyStopping] expected patience of at least 1, got ", options.patience));
+  expect(options.patience >= 1, "EarlyStopping", "patience of at least 1, got ", options.patience);
 }
 
 void EarlyStopping::on_fit_begin(FitState& fit) {
@@ -113,7 +111,7 @@ void EarlyStopping::load_state_dict(const StateDict& state) {
 
 ModelCheckpoint::ModelCheckpoint(const ModelCheckpointOptions& options)
     : options_(options), monitor_("ModelCheckpoint", options.monitor, options.mode, 0) {
-  if (options.path.empty()) throw InvalidArgument("[ModelCheckpoint] expected a path, got none");
+  expect(!options.path.empty(), "ModelCheckpoint", "a path, got none");
 }
 
 void ModelCheckpoint::on_fit_begin(FitState& fit) {

@@ -7,6 +7,7 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "core/expect.h"
 #include "core/listed.h"
 #include "core/text.h"
 #include "io/byte_source.h"
@@ -41,8 +42,8 @@ std::string unwrapped(const std::string& key) { return key.starts_with(kWrapper)
 }  // namespace
 
 void Checkpoint::begin(std::string_view section, std::string_view kind) {
-  if (section.empty() || section.find('.') != section.npos)
-    throw InvalidArgument(text("[checkpoint] expected a section's name without a dot, got \"", section, '"'));
+  expect(!section.empty() && section.find('.') == section.npos, "checkpoint", "a section's name without a dot, got \"",
+         section, '"');
   if (!kinds_.emplace(section, kind).second)
     throw InvalidArgument(text("[checkpoint] expected each section once, got \"", section, "\" again"));
 }
@@ -52,16 +53,14 @@ void Checkpoint::check(std::string_view section, std::string_view kind) const {
   if (found == kinds_.end())
     throw InvalidArgument(text("[checkpoint] expected an existing section (",
                                listed(kinds_, [](const auto& each) { return each.first; }), "), got ", section));
-  if (found->second != kind)
-    throw InvalidArgument(text("[checkpoint] expected ", kind, " in section \"", section, "\", got ", found->second));
+  expect(found->second == kind, "checkpoint", kind, " in section \"", section, "\", got ", found->second);
 }
 
 Tensor Checkpoint::values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const {
   check(section, kind);
   const Tensor* values = tensors_.find(section);
-  if (!values || values->dtype() != dtype || values->numel() != count)
-    throw InvalidArgument(
-        text("[checkpoint] expected ", count, " numbers of ", dtype, " in section \"", section, "\", got others"));
+  expect(values && values->dtype() == dtype && values->numel() == count, "checkpoint", count, " numbers of ", dtype,
+         " in section \"", section, "\", got others");
   return *values;
 }
 
@@ -91,8 +90,7 @@ void Checkpoint::put_integer(std::string_view section, std::int64_t number) {
 }
 
 void Checkpoint::put_natural(std::string_view section, std::uint64_t number) {
-  if (!std::in_range<std::int64_t>(number))
-    throw InvalidArgument(text("[checkpoint] expected a number below 2^63, got ", number));
+  expect(std::in_range<std::int64_t>(number), "checkpoint", "a number below 2^63, got ", number);
   put_integer(section, std::int64_t(number));
 }
 
@@ -131,9 +129,8 @@ double Checkpoint::number(std::string_view section) const {
 void Checkpoint::save(const std::filesystem::path& path, Links links) const {
   FileMetadata metadata;
   for (const auto& [name, note] : notes_) {
-    if (name.starts_with(kReserved))
-      throw InvalidArgument(
-          text("[checkpoint] expected notes whose names do not begin with ", kReserved, ", got ", name));
+    expect(!name.starts_with(kReserved), "checkpoint", "notes whose names do not begin with ", kReserved, ", got ",
+           name);
     metadata.emplace(name, note);
   }
   metadata.emplace(kVersionName, kVersion);

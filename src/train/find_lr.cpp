@@ -9,6 +9,7 @@
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/tensor/random.h>
 
+#include "core/expect.h"
 #include "core/text.h"
 #include "distributed/same_lines.h"
 #include "nn/training_mode_guard.h"
@@ -24,10 +25,6 @@ StateDict cloned(const StateDict& state) {
   StateDict copy;
   for (const auto& [key, tensor] : state) copy.add(key, tensor.defined() ? tensor.detach().clone() : tensor);
   return copy;
-}
-
-void expect_in(bool holds, const char* expected, double got) {
-  if (!holds) throw InvalidArgument(text("[find_lr] expected ", expected, ", got ", got));
 }
 
 }  // namespace
@@ -72,11 +69,12 @@ LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::Mo
                  optim::Optimizer& optimizer, const LoaderHandle& loader, const data::BatchShare& share)
     : options_(options), how_(how), module_(module), optimizer_(optimizer) {
   require_equal_in_all(options.parallel.world, "the beginning of find_lr", [&] {
-    expect_in(how.min_lr > 0, "min_lr above 0", how.min_lr);
-    expect_in(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "max_lr above min_lr", how.max_lr);
-    expect_in(how.num_training >= 2, "num_training of at least 2", double(how.num_training));
-    expect_in(how.early_stop_threshold >= 0, "early_stop_threshold of at least 0", how.early_stop_threshold);
-    expect_in(how.beta >= 0 && how.beta < 1, "beta in [0, 1)", how.beta);
+    expect(how.min_lr > 0, "find_lr", "min_lr above 0, got ", how.min_lr);
+    expect(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "find_lr", "max_lr above min_lr, got ", how.max_lr);
+    expect(how.num_training >= 2, "find_lr", "num_training of at least 2, got ", double(how.num_training));
+    expect(how.early_stop_threshold >= 0, "find_lr", "early_stop_threshold of at least 0, got ",
+           how.early_stop_threshold);
+    expect(how.beta >= 0 && how.beta < 1, "find_lr", "beta in [0, 1), got ", how.beta);
     check_optimizer(optimizer, module, false);
     check_loader(loader, false);
     check_share(loader, share);
