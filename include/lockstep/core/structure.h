@@ -51,6 +51,12 @@ struct Made {
   using Types = PartTypes<T...>;
 };
 
+template <Structure kind, template <class...> class Container, class... T>
+struct MadeWith : Made<kind, T...> {
+  template <class... U>
+  using With = Container<U...>;
+};
+
 // A type's kind, the types of its parts (none for a struct with members()), and With<U...>: the type with parts of
 // types U.
 template <class T>
@@ -59,30 +65,15 @@ template <HasMembers T>
 requires(!kIsPiece<T>) struct MadeOf<T> : Made<Structure::members> {
 };
 template <class... T>
-struct MadeOf<std::tuple<T...>> : Made<Structure::tuple, T...> {
-  template <class... U>
-  using With = std::tuple<U...>;
-};
+struct MadeOf<std::tuple<T...>> : MadeWith<Structure::tuple, std::tuple, T...> {};
 template <class A, class B>
-struct MadeOf<std::pair<A, B>> : Made<Structure::tuple, A, B> {
-  template <class... U>
-  using With = std::pair<U...>;
-};
+struct MadeOf<std::pair<A, B>> : MadeWith<Structure::tuple, std::pair, A, B> {};
 template <class T, class A>
-struct MadeOf<std::vector<T, A>> : Made<Structure::list, T> {
-  template <class... U>
-  using With = std::vector<U...>;
-};
+struct MadeOf<std::vector<T, A>> : MadeWith<Structure::list, std::vector, T> {};
 template <class T, class A>
-struct MadeOf<std::deque<T, A>> : Made<Structure::list, T> {
-  template <class... U>
-  using With = std::deque<U...>;
-};
+struct MadeOf<std::deque<T, A>> : MadeWith<Structure::list, std::deque, T> {};
 template <class T, class A>
-struct MadeOf<std::list<T, A>> : Made<Structure::list, T> {
-  template <class... U>
-  using With = std::list<U...>;
-};
+struct MadeOf<std::list<T, A>> : MadeWith<Structure::list, std::list, T> {};
 template <class T, std::size_t N>
 struct MadeOf<std::array<T, N>> : Made<Structure::list, T> {
   template <class... U>
@@ -91,15 +82,9 @@ struct MadeOf<std::array<T, N>> : Made<Structure::list, T> {
 template <class T, std::size_t N>
 struct MadeOf<T[N]> : Made<Structure::list, T> {};
 template <class T>
-struct MadeOf<std::optional<T>> : Made<Structure::optional, T> {
-  template <class... U>
-  using With = std::optional<U...>;
-};
+struct MadeOf<std::optional<T>> : MadeWith<Structure::optional, std::optional, T> {};
 template <class... T>
-struct MadeOf<std::variant<T...>> : Made<Structure::variant, T...> {
-  template <class... U>
-  using With = std::variant<U...>;
-};
+struct MadeOf<std::variant<T...>> : MadeWith<Structure::variant, std::variant, T...> {};
 template <class K, class T, class C, class A>
 struct MadeOf<std::map<K, T, C, A>> : Made<Structure::map, T> {
   template <class... U>
