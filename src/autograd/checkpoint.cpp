@@ -23,10 +23,6 @@ template <class T>
 std::optional<T> value_of(const T* pointer) {
   return pointer ? std::optional<T>(*pointer) : std::nullopt;
 }
-template <class T>
-T* address_of(std::optional<T>& value) {
-  return value ? &*value : nullptr;
-}
 
 // The end of a graph that no backward traverses.
 class EndNode final : public Node {
@@ -188,7 +184,7 @@ void CheckpointFrame::run_again(bool connected) {
                   .in_pass = context().in_pass,
                   .generator = &random,
                   .shard = shard_ ? &*shard_ : nullptr,
-                  .batch_generator = address_of(batch_random),
+                  .batch_generator = batch_random ? &*batch_random : nullptr,
                   .replica = replica_,
                   .replay_values = context().replay_values,
                   .checkpoint = number_,

@@ -28,15 +28,12 @@ struct Part {
 
   Tensor of(const Tensor& whole) const { return make_view(whole, sizes, strides, whole.impl()->offset + offset); }
 
-  // A tensor with the base's layout, which may have gaps.
-  Tensor make_whole(DeviceState& device, DType dtype) const {
+  // A tensor with the base's layout, which may have gaps, and with the gradient's dtype, on its device.
+  Tensor whole_like(const Tensor& gradient) const {
     std::int64_t extent = base_sizes.elements() > 0;
     for (int i = 0; i < base_sizes.rank() && extent > 0; ++i) extent += (base_sizes[i] - 1) * base_strides[i];
-    const Tensor memory = make_tensor(device, {extent}, dtype);
+    const Tensor memory = make_tensor(*gradient.impl()->storage->device, {extent}, gradient.dtype());
     return make_view(memory, base_sizes, base_strides, 0);
-  }
-  Tensor whole_like(const Tensor& gradient) const {
-    return make_whole(*gradient.impl()->storage->device, gradient.dtype());
   }
 };
 
