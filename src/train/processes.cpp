@@ -164,14 +164,8 @@ std::vector<std::string> require_equal_in_all(const World& world, const char* wh
 
 void broadcast_generator(const World& world) {
   if (world.size() == 1) return;
-  GeneratorState generator = current_generator();
-  const std::string first = world.broadcast(
-      Packed().put(generator.seed).put(generator.stream).put(generator.offset).bytes(), "random numbers");
-  Packed numbers(first);
-  generator.seed = numbers.get<std::uint64_t>();
-  generator.stream = numbers.get<std::uint64_t>();
-  generator.offset = numbers.get<std::uint64_t>();
-  set_generator(generator);
+  const std::string first = world.broadcast(Packed().put(current_generator()).bytes(), "random numbers");
+  set_generator(Packed(first).get<GeneratorState>());
 }
 
 void add_sums(std::vector<MeanSum>& all, const std::vector<MeanSum>& more) {
