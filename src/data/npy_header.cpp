@@ -129,18 +129,11 @@ bool NpyHeader::is_numeric() const {
   return order != description.npos && std::string_view("?biufc").find(description[order]) != std::string_view::npos;
 }
 
-bool is_npy(ByteSource& source) {
-  std::array<char, kNpyMagic.size()> begin = {};
-  if (source.size() < begin.size()) return false;
-  source.read(0, begin.data(), begin.size());
-  return std::string_view(begin.data(), begin.size()) == kNpyMagic;
-}
-
 NpyHeader read_npy_header(ByteSource& source) {
   std::array<char, 12> begin = {};
   const std::uint64_t size = source.size();
   if (size < begin.size()) source.fail(0, "expected an array of NumPy, got ", size, " bytes");
-  if (!is_npy(source)) source.fail(0, "expected an array of NumPy, got another file");
+  if (!source.begins_with(kNpyMagic)) source.fail(0, "expected an array of NumPy, got another file");
   source.read(0, begin.data(), begin.size());
   const int version = begin[6];
   if (version < 1 || version > 3) source.fail(6, "expected version 1 to 3 of the format, got ", version);
@@ -150,8 +143,7 @@ NpyHeader read_npy_header(ByteSource& source) {
   if (length > kMaxNpyHeader || length > size - header_begin)
     source.fail(8, "expected a header of at most ", std::min(kMaxNpyHeader, size - header_begin), " bytes, got ",
                 length);
-  std::string header_text(length, '\0');
-  source.read(header_begin, header_text.data(), length);
+  const std::string header_text = source.bytes_at(header_begin, length);
   NpyHeader header = Parser(source, header_text, header_begin).parse();
   header.text_begin = header_begin;
   header.data_begin = header_begin + length;

@@ -15,6 +15,7 @@
 
 namespace lockstep::data {
 
+/// The first bytes of a file.
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 inline constexpr std::array<std::pair<std::string_view, DType>, 7> kNpyDTypes = {{{"|b1", kBool},
                                                                                   {"|u1", kUInt8},
@@ -35,8 +36,6 @@ struct NpyHeader {
   bool is_numeric() const;
 };
 
-/// True if the file begins with the magic bytes of npy.
-bool is_npy(ByteSource& source);
 /// Throws FormatError.
 NpyHeader read_npy_header(ByteSource& source);
 

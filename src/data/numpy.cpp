@@ -75,8 +75,7 @@ std::size_t bytes_of(const Tensor& tensor) { return std::size_t(tensor.numel()) 
 constexpr std::size_t kMaxNpzName = 60'000;
 
 std::uint32_t crc_of(ByteSource& source, const NpyHeader& header, const Tensor& data) {
-  std::string before(std::size_t(header.data_begin), '\0');
-  source.read(0, before.data(), before.size());
+  const std::string before = source.bytes_at(0, header.data_begin);
   return crc32_of(data.impl()->data(), bytes_of(data), crc32_of(before.data(), before.size()));
 }
 
@@ -123,7 +122,7 @@ StateDict read_npz(ByteSource& source, const ReadOptions& options) {
       skipped.add(name, std::move(what));
     };
     EntrySource part(source, entry);
-    if (!is_npy(part)) {
+    if (!part.begins_with(kNpyMagic)) {
       leave_out("no array");
       continue;
     }

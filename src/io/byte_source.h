@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include <lockstep/core/error.h>
 #include <lockstep/io/atomic_file.h>
@@ -22,6 +23,12 @@ class ByteSource {
   /// Throws FormatError if the data end before the size that size() returned.
   virtual void read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
 
+  std::string bytes_at(std::uint64_t offset, std::uint64_t bytes) {
+    std::string found(std::size_t(bytes), '\0');
+    read(offset, found.data(), found.size());
+    return found;
+  }
+  bool begins_with(std::string_view mark) { return size() >= mark.size() && bytes_at(0, mark.size()) == mark; }
   /// Throws FormatError at that byte; the reason is put together as by text().
   template <class... Reason>
   [[noreturn]] void fail(std::uint64_t offset, const Reason&... reason) const {

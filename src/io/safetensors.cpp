@@ -24,12 +24,6 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::size_t kBlock = 256 << 10;  // bytes read and hashed at once, so that hashing finds them in the cache
 
-std::string beginning_of(ByteSource& source) {
-  std::string bytes(std::size_t(std::min<std::uint64_t>(source.size(), 24)), '\0');
-  source.read(0, bytes.data(), bytes.size());
-  return bytes;
-}
-
 struct Opened {
   Header header;
   std::uint64_t data_begin;
@@ -42,13 +36,13 @@ Opened open(ByteSource& source, bool verify) {
   std::uint64_t length = 0;
   source.read(0, &length, sizeof length);
   if (length > kMaxHeaderBytes)
-    source.fail(0, kKinds, "one that begins with ", shown(beginning_of(source)),
+    source.fail(0, kKinds, "one that begins with ",
+                shown(source.bytes_at(0, std::min<std::uint64_t>(source.size(), 24))),
                 ": give the file that lockstep::save() or torch.save() wrote");
   if (length > rest)
     source.fail(0, "expected a header of ", length, " bytes, got a file in which ", rest,
                 " bytes follow: it was cut off");
-  std::string json(length, '\0');
-  source.read(kLengthBytes, json.data(), json.size());
+  const std::string json = source.bytes_at(kLengthBytes, length);
   if (verify) verify_header(source.name(), json);
   Opened file = {parse_header(source.name(), json, rest - length), kLengthBytes + length};
   take_checksums(source.name(), json, file.header, verify);

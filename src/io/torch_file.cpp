@@ -1,7 +1,5 @@
 #include "io/torch_file.h"
 
-#include <array>
-
 #include <lockstep/tensor/creation.h>
 
 #include "io/pickle.h"
@@ -85,11 +83,7 @@ struct MakeTensor {
 bool is_torch_file(ByteSource& source) {
   if (is_zip(source)) return true;
   // A file before PyTorch 1.6 begins with a pickled magic number: protocol 2, LONG1 of ten bytes.
-  constexpr std::array<unsigned char, 4> kBefore16 = {0x80, 0x02, 0x8a, 0x0a};
-  std::array<unsigned char, 4> begin = {};
-  if (source.size() < 9) return false;
-  source.read(0, begin.data(), begin.size());
-  return begin == kBefore16;
+  return source.size() >= 9 && source.begins_with("\x80\x02\x8a\x0a");
 }
 
 safetensors::Contents read(ByteSource& source, const ReadOptions& options) {

@@ -23,12 +23,6 @@ T number(std::string_view bytes, std::size_t offset) {
   return value;
 }
 
-std::string read_piece(ByteSource& source, std::uint64_t offset, std::uint64_t bytes) {
-  std::string piece(std::size_t(bytes), '\0');
-  source.read(offset, piece.data(), piece.size());
-  return piece;
-}
-
 std::string method_name(std::uint16_t method) {
   switch (method) {
     case 0: return "no compression";
@@ -47,7 +41,7 @@ using safetensors::shown;
 
 bool is_zip(ByteSource& source) {
   if (source.size() < 9) return false;
-  const std::string begin = read_piece(source, 0, 9);
+  const std::string begin = source.bytes_at(0, 9);
   return (number<std::uint32_t>(begin, 0) == kLocal || number<std::uint32_t>(begin, 0) == kEnd) &&
          std::string_view("{ \t\r\n").find(begin[8]) == std::string_view::npos;
 }
@@ -71,7 +65,7 @@ ZipArchive::Directory ZipArchive::find_directory() {
   const std::uint64_t size = source_.size();
   if (size < kEndBytes) source_.fail(0, "expected a zip file, got ", size, " bytes");
   const std::uint64_t tail_begin = size - std::min(size, kEndBytes + kMaxComment);
-  const std::string tail = read_piece(source_, tail_begin, size - tail_begin);
+  const std::string tail = source_.bytes_at(tail_begin, size - tail_begin);
   std::size_t at = tail.size() - kEndBytes + 1;
   do {
     if (at-- == 0) source_.fail(size, "expected a zip file with a directory at its end, got none: the file is cut off");
@@ -89,12 +83,12 @@ ZipArchive::Directory ZipArchive::find_directory() {
   std::uint64_t limit = end;
   if (entries == kInExtra16 || directory.begin == kInExtra32 || directory.bytes == kInExtra32) {
     if (end < kLocator64Bytes) source_.fail(end, "expected a zip64 locator before the end, got none");
-    const std::string locator = read_piece(source_, end - kLocator64Bytes, kLocator64Bytes);
+    const std::string locator = source_.bytes_at(end - kLocator64Bytes, kLocator64Bytes);
     if (number<std::uint32_t>(locator, 0) == kLocator64) {
       limit = number<std::uint64_t>(locator, 8);
       if (limit > end - kLocator64Bytes || end - kLocator64Bytes - limit < kEnd64Bytes)
         source_.fail(end - kLocator64Bytes, "expected a zip64 end within the file, got byte ", limit);
-      const std::string end64 = read_piece(source_, limit, kEnd64Bytes);
+      const std::string end64 = source_.bytes_at(limit, kEnd64Bytes);
       if (number<std::uint32_t>(end64, 0) != kEnd64) source_.fail(limit, "expected a zip64 end, got something else");
       directory = {number<std::uint64_t>(end64, 48), number<std::uint64_t>(end64, 40),
                    number<std::uint64_t>(end64, 32)};
@@ -113,7 +107,7 @@ ZipArchive::Directory ZipArchive::find_directory() {
 }
 
 void ZipArchive::read_directory(const Directory& directory) {
-  const std::string bytes = read_piece(source_, directory.begin, directory.bytes);
+  const std::string bytes = source_.bytes_at(directory.begin, directory.bytes);
   std::size_t at = 0;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     const std::uint64_t here = directory.begin + at;
@@ -161,7 +155,7 @@ void ZipArchive::read_directory(const Directory& directory) {
 // Finds the data of each entry, which follow a local header with its own lengths and a copy of the name.
 void ZipArchive::locate(const Directory& directory) {
   for (Entry& entry : entries_) {
-    const std::string local = read_piece(source_, entry.header, kLocalBytes);
+    const std::string local = source_.bytes_at(entry.header, kLocalBytes);
     if (number<std::uint32_t>(local, 0) != kLocal)
       source_.fail(entry.header, "expected the beginning of ", shown(entry.name), ", got something else");
     const auto name_bytes = number<std::uint16_t>(local, 26);
@@ -171,7 +165,7 @@ void ZipArchive::locate(const Directory& directory) {
                    " bytes at ", entry.begin);
     // Reads no more than the length of the directory's name, so that the directory bounds the bytes read in total.
     const std::string name =
-        read_piece(source_, entry.header + kLocalBytes, std::min<std::uint64_t>(name_bytes, entry.name.size() + 1));
+        source_.bytes_at(entry.header + kLocalBytes, std::min<std::uint64_t>(name_bytes, entry.name.size() + 1));
     if (name != entry.name || number<std::uint16_t>(local, 8) != entry.method)
       source_.fail(entry.header, "expected ", shown(entry.name), " with ", method_name(entry.method),
                    ", as the directory says, got ", shown(name), " with ", method_name(number<std::uint16_t>(local, 8)),
@@ -214,7 +208,7 @@ void ZipArchive::verify(const Entry& entry) {
   check_stored(entry);
   std::uint32_t crc = 0;
   for (std::uint64_t done = 0; done < entry.bytes; done += kBlock) {
-    const std::string block = read_piece(source_, entry.begin + done, std::min(kBlock, entry.bytes - done));
+    const std::string block = source_.bytes_at(entry.begin + done, std::min(kBlock, entry.bytes - done));
     crc = crc32_of(block.data(), block.size(), crc);
   }
   check_crc(entry, crc);

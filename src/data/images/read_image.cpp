@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
@@ -12,16 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::array<unsigned char, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-constexpr std::array<unsigned char, 3> kJpeg = {0xff, 0xd8, 0xff};
-
-template <std::size_t N>
-bool begins(ByteSource& source, const std::array<unsigned char, N>& mark) {
-  std::array<unsigned char, N> begin = {};
-  if (source.size() < N) return false;
-  source.read(0, begin.data(), N);
-  return begin == mark;
-}
+constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n", kJpeg = "\xff\xd8\xff";
 
 }  // namespace
 
@@ -57,8 +48,8 @@ Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t wi
 
 Tensor read_image(ByteSource& source, const ImageOptions& options) {
   const EncodedImage image = {source, options};
-  const bool is_png = begins(source, kPng);
-  if (!is_png && !begins(source, kJpeg)) source.fail(0, "expected a PNG or a JPEG, got neither");
+  const bool is_png = source.begins_with(kPng);
+  if (!is_png && !source.begins_with(kJpeg)) source.fail(0, "expected a PNG or a JPEG, got neither");
   return (is_png ? decode_png(image) : decode_jpeg(image)).permute({2, 0, 1}).contiguous();
 }
 
