@@ -171,11 +171,12 @@ void check_categories(const Csv& table, DType dtype) {
                                  ", got ", texts.size()));
 }
 
-// Returns the columns to read, with the categories of text columns.
-std::vector<SelectedColumn> selected_columns(Csv& table, const CsvOptions& options, const std::string& where) {
+// Returns the columns to read, of `width` in the file, with the categories of text columns.
+std::vector<SelectedColumn> selected_columns(Csv& table, std::size_t width, const CsvOptions& options,
+                                             const std::string& where) {
   std::vector<SelectedColumn> selected;
   if (options.columns.empty()) {
-    for (std::size_t i = 0; i < table.columns.size(); ++i) selected.push_back({.column = i});
+    for (std::size_t i = 0; i < width; ++i) selected.push_back({.column = i});
   } else {
     for (const std::string& name : options.columns)
       selected.push_back({.column = column_index("read_csv", table.columns, name, where)});
@@ -216,17 +217,12 @@ Csv read_csv(ByteSource& source, const CsvOptions& options) {
   bool has_line = lines.next(fields);
   const std::size_t width = has_line ? fields.size() : 0;
   Csv table;
-  std::vector<SelectedColumn> selected;
-  if (options.header) {
-    if (has_line) {
-      table.columns.assign(fields.begin(), fields.end());
-      has_line = lines.next(fields);
-    }
-    selected = selected_columns(table, options, text(" in ", std::filesystem::path(source.name())));
-  } else {
-    selected.resize(width);
-    for (std::size_t i = 0; i < width; ++i) selected[i].column = i;
+  if (options.header && has_line) {
+    table.columns.assign(fields.begin(), fields.end());
+    has_line = lines.next(fields);
   }
+  std::vector<SelectedColumn> selected =
+      selected_columns(table, width, options, text(" in ", std::filesystem::path(source.name())));
   if (!options.columns.empty()) table.columns = options.columns;
   table.values = options.dtype == kInt64 ? read_rows<std::int64_t>(lines, fields, has_line, selected, width, options)
                                          : read_rows<double>(lines, fields, has_line, selected, width, options);
