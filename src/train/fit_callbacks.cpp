@@ -73,13 +73,10 @@ void FitLoop::call_callbacks(void (Callback::*turn)(FitState&)) {
 }
 
 void FitLoop::agree_to_stop() {
-  if (world_.size() > 1 && !parts_.callbacks.empty()) {
-    for (const std::string& asks :
-         all_or_throw(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
-      is_stopping_ = is_stopping_ || !asks.empty();
-    return;
-  }
-  is_stopping_ = is_stopping_ || asks_to_stop_;
+  if (parts_.callbacks.empty()) return;
+  for (const std::string& asks :
+       all_or_throw(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
+    is_stopping_ = is_stopping_ || !asks.empty();
 }
 
 StateDict FitLoop::callback_states() const {

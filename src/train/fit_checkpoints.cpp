@@ -94,10 +94,7 @@ void FitLoop::save() {
   checkpoint.put("metrics", sums);
   if (!epoch_sums_.empty()) checkpoint.put("epoch_metrics", state_of(epoch_sums_));
   checkpoint.put("history", history_.state_dict());
-  all_or_throw(world_, "writing a checkpoint", [&] {
-    if (world_.is_first()) folder_->save(step_, checkpoint);
-    return std::string();
-  });
+  state_.on_first_process("writing a checkpoint", [&] { folder_->save(step_, checkpoint); });
 }
 
 // The sums over all processes. From here on process 0 holds them, so that a resumed run adds to them in the same order.
