@@ -25,11 +25,13 @@ void check(bool holds, const char* expected, auto got) {
 
 void check_options(const LoaderOptions& options) {
   check(options.batch_size >= 1, "batch_size >= 1", options.batch_size);
-  check(options.num_workers >= 0 && options.num_workers <= kMaxWorkers, "num_workers from 0 to 1024", options.num_workers);
+  check(options.num_workers >= 0 && options.num_workers <= kMaxWorkers, "num_workers from 0 to 1024",
+        options.num_workers);
   check(options.prefetch_factor >= 1, "prefetch_factor >= 1", options.prefetch_factor);
   options.share.check();
   check(options.timeout.count() >= 0, "a timeout of at least 0 ms", options.timeout.count());
-  check(options.timeout.count() == 0 || options.num_workers > 0, "workers with a timeout, or nobody is waited for", "none");
+  check(options.timeout.count() == 0 || options.num_workers > 0, "workers with a timeout, or nobody is waited for",
+        "none");
   check(options.share.is_all() || options.seed, "a seed, the same in all processes, with a share of the rows", "none");
 }
 
@@ -107,9 +109,7 @@ std::int64_t EpochSchedule::rows_in(std::int64_t batch) const noexcept {
 }
 
 EpochPlan EpochSchedule::begin_epoch() {
-  LoaderState next = state_;
-  if (begun_) next = following_epoch();
-
+  const LoaderState next = begun_ ? following_epoch() : state_;
   std::vector<std::int64_t> indices;
   if (order_.indices) {
     indices = order_.indices(next.epoch);
