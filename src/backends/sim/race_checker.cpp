@@ -18,11 +18,6 @@ bool join(Clock& into, const Clock& other) {
   return changed;
 }
 
-std::string unordered_with(const PastAccess& past, const std::string& stream) {
-  return text(", unordered with '", past.op, "' that ", past.kind == AccessKind::write ? "wrote" : "read", " them on ",
-              stream);
-}
-
 }  // namespace
 
 int RaceChecker::add_stream(std::string name) {
@@ -58,7 +53,7 @@ void RaceChecker::check(int stream, const char* op, std::span<const MemoryAccess
     if (past == nullptr) continue;
     throw RaceError(text("[sim] '", op, "' ", access.kind == AccessKind::write ? "writes " : "reads ",
                          access.region.bytes(), " bytes at ", access.region.data, " on ", own.name,
-                         unordered_with(*past, streams_[std::size_t(past->stream)].name)));
+                         unordered_with(*past)));
   }
 }
 
@@ -71,6 +66,11 @@ void RaceChecker::remember(int stream, const char* op, std::span<const MemoryAcc
   }
 }
 
+std::string RaceChecker::unordered_with(const PastAccess& past) const {
+  return text(", unordered with '", past.op, "' that ", past.kind == AccessKind::write ? "wrote" : "read", " them on ",
+              streams_[std::size_t(past.stream)].name);
+}
+
 void RaceChecker::wait(int stream, const Clock& clock) { join(streams_[std::size_t(stream)].clock, clock); }
 
 void RaceChecker::host_synchronized(const Clock& clock) {
@@ -81,8 +81,8 @@ bool RaceChecker::forget(const char* op, const Region& region, Unfinished& unfin
   const PastAccess* const past = history_.find_conflict(region, AccessKind::write, host_);
   if (past != nullptr) {
     unfinished.stream = past->stream;
-    unfinished.message = text("[sim] '", op, "' takes ", region.bytes(), " bytes at ", region.data,
-                              unordered_with(*past, streams_[std::size_t(past->stream)].name));
+    unfinished.message =
+        text("[sim] '", op, "' takes ", region.bytes(), " bytes at ", region.data, unordered_with(*past));
   }
   history_.forget(region);
   return past != nullptr;
@@ -91,8 +91,7 @@ bool RaceChecker::forget(const char* op, const Region& region, Unfinished& unfin
 void RaceChecker::host_writes(const Region& region) const {
   const PastAccess* const past = history_.find_conflict(region, AccessKind::write, host_);
   if (past == nullptr) return;
-  throw RaceError(text("[sim] the host writes ", region.bytes(), " bytes at ", region.data,
-                       unordered_with(*past, streams_[std::size_t(past->stream)].name)));
+  throw RaceError(text("[sim] the host writes ", region.bytes(), " bytes at ", region.data, unordered_with(*past)));
 }
 
 }  // namespace lockstep::sim

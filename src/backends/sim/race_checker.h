@@ -53,6 +53,7 @@ class RaceChecker {
  private:
   void check(int stream, const char* op, std::span<const MemoryAccess> accesses);
   void remember(int stream, const char* op, std::span<const MemoryAccess> accesses);
+  std::string unordered_with(const PastAccess& past) const;
 
   struct StreamClock {
     std::string name;

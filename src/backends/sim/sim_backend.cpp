@@ -74,24 +74,30 @@ void SimBackend::refuse_allocation(int device) {
 }
 
 void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
-  if (memory == nullptr) return;
+  if (memory != nullptr) release("deallocate", device, memory, bytes);
+}
+
+// Like cudaFree, this orders the host only after the device's own work, and for page-locked memory after none. It waits
+// for all work, so that a program that relies on a stronger order does not really access freed memory: it gets the
+// RaceError below.
+void SimBackend::release(const char* op, int device, void* memory, std::size_t bytes) noexcept {
   std::vector<Moment> moments;
   {
     const std::scoped_lock lock(mutex_);
     if (!memory_.disown(device, memory)) {
-      std::fprintf(stderr, "[sim] 'deallocate' of %p, which is no allocation of cuda:%d: ignored\n", memory, device);
+      const std::string expected =
+          device == sim::kHost ? "page-locked memory" : text("allocation of ", Device::cuda(device));
+      std::fprintf(stderr, "[sim] '%s' of %p, which is no %s: ignored\n", op, memory, expected.c_str());
       return;
     }
     moments = everything();
   }
-  // Like cudaFree, this orders the host only after the device's own work. It also waits for the other devices, so that
-  // a program that relies on a stronger order does not really access freed memory: it gets the RaceError below.
   for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
   {
     const std::scoped_lock lock(mutex_);
     for (const Moment& moment : moments)
       if (moment.stream->device == device) races_.host_synchronized(moment.clock);
-    forget("deallocate", memory, bytes);
+    forget(op, memory, bytes);
   }
   sim::SimMemory::release(memory);
 }
@@ -109,24 +115,8 @@ void* SimBackend::allocate_pinned(std::size_t bytes) {
   return memory_.allocate_pinned(bytes);
 }
 
-// This does not order the host after any work. It waits for all work, so that a program that relies on an order does
-// not really access freed memory: it gets the RaceError instead.
 void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {
-  std::vector<Moment> moments;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!memory_.disown(sim::kHost, memory)) {
-      std::fprintf(stderr, "[sim] 'deallocate_pinned' of %p, which is no page-locked memory: ignored\n", memory);
-      return;
-    }
-    moments = everything();
-  }
-  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
-  {
-    const std::scoped_lock lock(mutex_);
-    forget("deallocate_pinned", memory, bytes);
-  }
-  sim::SimMemory::release(memory);
+  release("deallocate_pinned", sim::kHost, memory, bytes);
 }
 
 void SimBackend::host_writes(const void* memory, std::size_t bytes) {

@@ -99,6 +99,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
   // Without the lock.
+  void release(const char* op, int device, void* memory, std::size_t bytes) noexcept;
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
   [[noreturn]] void clear_and_throw(sim::AsyncError& error);
