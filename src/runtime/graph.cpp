@@ -22,9 +22,16 @@ bool is_same(const StreamHandle& a, const StreamHandle& b) { return a.device == 
 
 }  // namespace
 
-[[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where) {
+void refuse_in_capture(std::string_view what, std::string_view where) {
   throw InvalidArgument(text("[capture] expected only work on GPUs in a captured step, got ", what, " on ", where,
                              ": copy to devices before the step, and read results after it"));
+}
+void refuse_in_capture(std::string_view what, StreamHandle stream) {
+  refuse_in_capture(what, text("stream ", stream.id, " of ", Device::cuda(stream.device)));
+}
+
+void Graphs::refuse(std::string_view what, StreamHandle stream) {
+  if (is_capturing(stream)) refuse_in_capture(what, stream);
 }
 
 struct Graph::State {

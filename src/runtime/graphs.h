@@ -52,6 +52,9 @@ class Graphs {
   virtual void launch(StreamHandle origin, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;  ///< All of its work must have ended.
 
+  /// Throws InvalidArgument if the stream is captured: `what` cannot be.
+  void refuse(std::string_view what, StreamHandle stream);
+
  protected:
   ~Graphs() = default;
 
@@ -62,5 +65,6 @@ class Graphs {
 
 /// Throws an InvalidArgument that says that `what` cannot be captured, and what to do instead.
 [[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where);
+[[noreturn]] void refuse_in_capture(std::string_view what, StreamHandle stream);
 
 }  // namespace lockstep

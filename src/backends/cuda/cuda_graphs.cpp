@@ -64,10 +64,6 @@ void CudaGraphs::destroy(GraphHandle graph) noexcept {
   }
 }
 
-void CudaGraphs::refuse(std::string_view what, StreamHandle stream) {
-  if (is_capturing(stream)) refuse_in_capture(what, text("stream ", stream.id, " of ", Device::cuda(stream.device)));
-}
-
 void CudaGraphs::refuse(std::string_view what, const CudaEvent& event) {
   if (event.is_captured) refuse_in_capture(what, text("an event of captured work of ", Device::cuda(event.device)));
 }

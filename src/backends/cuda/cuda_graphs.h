@@ -23,8 +23,8 @@ class CudaGraphs final : public Graphs {
 
   // For the backend: CUDA invalidates a capture if one of its streams or events is queried.
   bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
-  void refuse(std::string_view what, StreamHandle stream);  ///< Throws InvalidArgument if the stream is captured.
-  static void refuse(std::string_view what, const CudaEvent& event);
+  using Graphs::refuse;
+  static void refuse(std::string_view what, const CudaEvent& event);  ///< As for a stream.
 
  private:
   IssueMutex& issue_mutex_;

@@ -7,8 +7,6 @@
 
 #include <lockstep/core/error.h>
 
-#include "core/text.h"
-
 namespace lockstep::sim {
 
 struct SimGraphs::Graph {
@@ -90,14 +88,10 @@ bool SimGraphs::capture_wait(StreamHandle stream, EventHandle event) {
   if (!own)
     refuse_in_capture(found == captured_.end() ? "a wait for work that is not captured"
                                                : "a wait for work that was captured, and is not done now",
-                      text("stream ", stream.id, " of ", Device::cuda(stream.device)));
+                      stream);
   graph_->streams.insert(stream.native);
   graph_->calls.push_back([this, own, stream] { backend_.wait(stream, own); });
   return true;
-}
-
-void SimGraphs::refuse(std::string_view what, StreamHandle stream) {
-  if (is_capturing(stream)) refuse_in_capture(what, text("stream ", stream.id, " of ", Device::cuda(stream.device)));
 }
 
 void SimGraphs::refuse(std::string_view what, EventHandle event) {

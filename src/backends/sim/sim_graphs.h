@@ -34,10 +34,9 @@ class SimGraphs final : public Graphs {
   bool capture_record(EventHandle event, StreamHandle stream);
   bool capture_wait(StreamHandle stream, EventHandle event);
 
-  /// Throw InvalidArgument if the stream or the event is captured.
-  void refuse(std::string_view what, StreamHandle stream);
-  void refuse(std::string_view what, EventHandle event);
-  void forget(EventHandle event) noexcept;  ///< The event was destroyed.
+  using Graphs::refuse;
+  void refuse(std::string_view what, EventHandle event);  ///< Throws InvalidArgument if the event is captured.
+  void forget(EventHandle event) noexcept;                ///< The event was destroyed.
 
  private:
   using Call = std::function<void()>;
