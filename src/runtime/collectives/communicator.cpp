@@ -100,13 +100,10 @@ class Communicator::State final : public CapturedUse, public std::enable_shared_
     enqueue(parts, call);
   }
 
-  void run(std::span<const Stream> streams, CollectiveCall call) {
-    const ExclusiveUse use(call.name, busy_);
-    expect_ranks(call.name, streams.size());
-    std::vector<CollectivePart> parts;
-    for (std::size_t rank = 0; rank < streams.size(); ++rank)
-      parts.push_back({stream(call.name, rank, streams[rank]), nullptr, nullptr});
-    enqueue(parts, call);
+  void run(std::span<const Stream> streams, const CollectiveCall& call) {
+    std::vector<RankBuffers> ranks;
+    for (const Stream& stream : streams) ranks.push_back({stream});
+    run(ranks, call);
   }
 
   void abort() noexcept {
