@@ -26,8 +26,7 @@ Device::Device(std::string_view name) {
   }
   if (kind != "cuda" || index < 0 || index >= kMaxDevices)
     throw InvalidArgument(text("[Device] expected \"cpu\", \"cuda\" or \"cuda:N\", got \"", name, "\""));
-  type_ = DeviceType::cuda;
-  index_ = std::int8_t(index);
+  *this = cuda(index);
 }
 
 Device::Device(const char* name) : Device(name ? std::string_view(name) : std::string_view()) {}
