@@ -2,19 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include <lockstep/core/dtype.h>
 #include <lockstep/runtime/communicator.h>
 
-namespace lockstep::host {
+#include "runtime/collectives/collective_call.h"
 
-/// target[i] = sources[0][i] op sources[1][i] op ..., for every target; i < count. With one source it is a copy.
-struct RankReduction {
-  std::vector<const void*> sources;
-  std::vector<void*> targets;
-  std::size_t count = 0;
-};
+namespace lockstep::host {
 
 /// Reduces elements [begin, end), in the order of the sources. A target may be a source; no target may overlap another
 /// buffer in any other way. Every element's value depends only on the sources, not on begin and end.

@@ -6,6 +6,7 @@
 #include "backends/cuda/communicator.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/kernels.h"
+#include "runtime/collectives/collective_call.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -17,16 +18,16 @@ void wait_for(const CudaStream& stream, const CudaStream& other) {
   check(cudaStreamWaitEvent(stream.stream.get(), event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
-std::byte* at(void* memory, std::size_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
-const std::byte* at(const void* memory, std::size_t bytes) { return static_cast<const std::byte*>(memory) + bytes; }
-
 class SharedCardCommunicator final : public CudaCommunicator {
  public:
   void enqueue(const CollectiveCall& call) override {
     const CudaStream& worker = stream_of(call.parts[0].stream);
     join_streams(call.parts);
     use_card(worker.card);
-    work(call, worker);
+    const bool is_reduction = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce ||
+                              call.kind == CollectiveKind::reduce_scatter;
+    for (const RankReduction& reduction : reductions_of(call))
+      is_reduction ? reduce(call, worker, reduction) : copy(call, worker, reduction);
     fork_streams(call.parts);
   }
 
@@ -35,54 +36,23 @@ class SharedCardCommunicator final : public CudaCommunicator {
   std::exception_ptr failure() noexcept override { return nullptr; }
 
  private:
-  static void work(const CollectiveCall& call, const CudaStream& worker) {
-    switch (call.kind) {
-      case CollectiveKind::all_reduce: return reduce(call, worker, 0, call.count, call.parts);
-      case CollectiveKind::reduce:
-        return reduce(call, worker, 0, call.count, call.parts.subspan(std::size_t(call.root), 1));
-      case CollectiveKind::reduce_scatter: {
-        std::size_t first = 0;
-        for (std::size_t rank = 0; rank < call.parts.size(); first += call.counts[rank++])
-          reduce(call, worker, first, call.counts[rank], call.parts.subspan(rank, 1));
-        return;
-      }
-      case CollectiveKind::broadcast:
-        for (const CollectivePart& part : call.parts)
-          move(worker, part.receive, call.parts[std::size_t(call.root)].send, call.count * size_of(call.dtype));
-        return;
-      case CollectiveKind::all_gather: {
-        std::size_t offset = 0;
-        for (std::size_t rank = 0; rank < call.parts.size(); ++rank) {
-          const std::size_t bytes = call.counts[rank] * size_of(call.dtype);
-          for (const CollectivePart& part : call.parts)
-            if (bytes > 0) move(worker, at(part.receive, offset), call.parts[rank].send, bytes);
-          offset += bytes;
-        }
-        return;
-      }
-      case CollectiveKind::send_receive:
-        for (const Transfer& transfer : call.transfers)
-          move(worker, transfer.receive, transfer.send, transfer.count * size_of(call.dtype));
-        return;
-      case CollectiveKind::barrier: return;
-    }
+  static void reduce(const CollectiveCall& call, const CudaStream& worker, const RankReduction& reduction) {
+    RankReductionArgs args;
+    std::ranges::copy(reduction.sources, args.sources.begin());
+    std::ranges::copy(reduction.targets, args.targets.begin());
+    args.source_count = int(reduction.sources.size());
+    args.target_count = int(reduction.targets.size());
+    args.count = reduction.count;
+    check(reduce_ranks(args, call.dtype, call.op, worker.stream.get()), "cudaLaunchKernelEx", worker.device);
   }
 
-  // Reduces elements [first, first + count) of all ranks into the start of the targets.
-  static void reduce(const CollectiveCall& call, const CudaStream& worker, std::size_t first, std::size_t count,
-                     std::span<const CollectivePart> targets) {
-    if (count == 0) return;
-    RankReductionArgs reduction;
-    for (const CollectivePart& part : call.parts)
-      reduction.sources[std::size_t(reduction.source_count++)] = at(part.send, first * size_of(call.dtype));
-    for (const CollectivePart& part : targets) reduction.targets[std::size_t(reduction.target_count++)] = part.receive;
-    reduction.count = count;
-    check(reduce_ranks(reduction, call.dtype, call.op, worker.stream.get()), "cudaLaunchKernelEx", worker.device);
-  }
-
-  static void move(const CudaStream& worker, void* to, const void* from, std::size_t bytes) {
-    if (to == from || bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, worker.stream.get()), "cudaMemcpyAsync", worker.device);
+  static void copy(const CollectiveCall& call, const CudaStream& worker, const RankReduction& copies) {
+    const void* const from = copies.sources.front();
+    const std::size_t bytes = copies.count * size_of(call.dtype);
+    for (void* const to : copies.targets)
+      if (to != from)
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, worker.stream.get()), "cudaMemcpyAsync",
+              worker.device);
   }
 };
 

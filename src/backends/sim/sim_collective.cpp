@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 64 << 10;
 
-template <class Pointer>
-Pointer advanced(Pointer data, std::size_t bytes) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
-  return static_cast<Byte*>(data) + bytes;
-}
-
 }  // namespace
 
 SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microseconds awake,
@@ -33,49 +27,20 @@ SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microsecon
       processes_(std::move(processes)),
       here_(call.parts.size()),
       earlier_(call.parts.size()) {
-  std::vector<const void*> sends;
-  std::vector<void*> receives;
   for (const CollectivePart& part : call.parts) {
     devices_.push_back(Device::cuda(part.stream.device).name());
-    sends.push_back(part.send);
-    receives.push_back(part.receive);
     traced_.push_back(trace_of(call, traced_.size()));
   }
   if (processes_) {
     pieces_ = 1;
     return;
   }
-  const auto root = std::size_t(call.root);
-  const std::size_t element = size_of(dtype_);
-  switch (call.kind) {
-    case CollectiveKind::all_reduce: add(std::move(sends), std::move(receives), call.count); break;
-    case CollectiveKind::reduce: add(std::move(sends), {receives[root]}, call.count); break;
-    case CollectiveKind::broadcast: add({sends[root]}, std::move(receives), call.count); break;
-    case CollectiveKind::reduce_scatter:
-      for (std::size_t r = 0; r < receives.size(); ++r) {
-        add(sends, {receives[r]}, call.counts[r]);
-        for (const void*& send : sends) send = advanced(send, call.counts[r] * element);
-      }
-      break;
-    case CollectiveKind::all_gather:
-      for (std::size_t r = 0; r < sends.size(); ++r) {
-        add({sends[r]}, receives, call.counts[r]);
-        for (void*& receive : receives) receive = advanced(receive, call.counts[r] * element);
-      }
-      break;
-    case CollectiveKind::send_receive:
-      for (const Transfer& transfer : call.transfers) add({transfer.send}, {transfer.receive}, transfer.count);
-      break;
-    case CollectiveKind::barrier: break;
-  }
-}
-
-void SimCollective::add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count) {
-  if (count == 0) return;
   const std::size_t piece = kPieceBytes / size_of(dtype_);
-  reductions_.push_back({std::move(sources), std::move(targets), count});
-  first_piece_.push_back(pieces_);
-  pieces_ += (count + piece - 1) / piece;
+  reductions_ = reductions_of(call);
+  for (const RankReduction& reduction : reductions_) {
+    first_piece_.push_back(pieces_);
+    pieces_ += (reduction.count + piece - 1) / piece;
+  }
 }
 
 std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncError> earlier) {
@@ -140,7 +105,7 @@ void SimCollective::work() {
   for (std::size_t piece; (piece = next_piece_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
     const auto after = std::upper_bound(first_piece_.begin(), first_piece_.end(), piece);
     const auto which = std::size_t(after - first_piece_.begin()) - 1;
-    const host::RankReduction& reduction = reductions_[which];
+    const RankReduction& reduction = reductions_[which];
     const std::size_t begin = (piece - first_piece_[which]) * elements;
     host::reduce_ranks(reduction, dtype_, op_, begin, std::min(begin + elements, reduction.count));
   }

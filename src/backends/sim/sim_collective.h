@@ -52,7 +52,6 @@ class SimCollective {
   using Mutex = RankedMutex<LockRank::sim_collective>;
   enum class Phase : int { gathering, working, ended };  // an int, on which std::atomic::wait uses a futex
 
-  void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
   void wait_while(Phase phase) const;
   void begin_work();
   bool take_part();
@@ -73,7 +72,7 @@ class SimCollective {
   const std::unique_ptr<host::ProcessCollective> processes_;  // if set, the work is one piece
 
   // The work, in pieces that any worker may take. The result does not depend on which worker takes which piece.
-  std::vector<host::RankReduction> reductions_;
+  std::vector<RankReduction> reductions_;
   std::vector<std::size_t> first_piece_;  // by reduction
   std::size_t pieces_ = 0;
   std::atomic<std::size_t> next_piece_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include <lockstep/core/error.h>
 
@@ -186,6 +187,43 @@ void check(const CollectiveCall& call) {
   std::vector<Range> ranges;
   for (std::size_t rank = 0; rank < call.parts.size(); ++rank) add_ranges(call, rank, ranges);
   check_overlaps(call, ranges);
+}
+
+std::vector<RankReduction> reductions_of(const CollectiveCall& call) {
+  std::vector<const void*> sends;
+  std::vector<void*> receives;
+  for (const CollectivePart& part : call.parts) {
+    sends.push_back(part.send);
+    receives.push_back(part.receive);
+  }
+  std::vector<RankReduction> reductions;
+  const auto add = [&](std::vector<const void*> sources, std::vector<void*> targets, std::size_t count) {
+    if (count > 0) reductions.push_back({std::move(sources), std::move(targets), count});
+  };
+  const auto root = std::size_t(call.root);
+  const std::size_t element = size_of(call.dtype);
+  switch (call.kind) {
+    case CollectiveKind::all_reduce: add(sends, receives, call.count); break;
+    case CollectiveKind::reduce: add(sends, {receives[root]}, call.count); break;
+    case CollectiveKind::broadcast: add({sends[root]}, receives, call.count); break;
+    case CollectiveKind::reduce_scatter:
+      for (std::size_t rank = 0; rank < receives.size(); ++rank) {
+        add(sends, {receives[rank]}, call.counts[rank]);
+        for (const void*& send : sends) send = static_cast<const std::byte*>(send) + call.counts[rank] * element;
+      }
+      break;
+    case CollectiveKind::all_gather:
+      for (std::size_t rank = 0; rank < sends.size(); ++rank) {
+        add({sends[rank]}, receives, call.counts[rank]);
+        for (void*& receive : receives) receive = static_cast<std::byte*>(receive) + call.counts[rank] * element;
+      }
+      break;
+    case CollectiveKind::send_receive:
+      for (const Transfer& transfer : call.transfers) add({transfer.send}, {transfer.receive}, transfer.count);
+      break;
+    case CollectiveKind::barrier: break;
+  }
+  return reductions;
 }
 
 std::size_t bytes_of(const CollectiveCall& call) noexcept { return call.count * size_of(call.dtype); }

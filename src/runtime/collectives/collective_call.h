@@ -1,5 +1,5 @@
 // The meaning of a CollectiveCall, for all backends: the memory that each rank accesses, the ranks whose data it
-// receives, and the check of the arguments. Pure functions.
+// receives, the reductions that it consists of, and the check of the arguments. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,15 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
 
 /// Throws InvalidArgument, or DTypeError for a mean of integers, that names the operation and the rank.
 void check(const CollectiveCall& call);
+
+/// target[i] = sources[0][i] op sources[1][i] op ..., for every target; i < count. With one source it is a copy.
+struct RankReduction {
+  std::vector<const void*> sources;
+  std::vector<void*> targets;
+  std::size_t count = 0;
+};
+/// The reductions and copies, none of them empty, that the call of a single process consists of.
+std::vector<RankReduction> reductions_of(const CollectiveCall& call);
 
 /// The bytes of the call, as reported in errors.
 std::size_t bytes_of(const CollectiveCall& call) noexcept;

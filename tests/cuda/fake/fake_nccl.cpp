@@ -34,7 +34,7 @@ struct Operation {
 
   void run() {
     done = true;
-    host::RankReduction work;
+    RankReduction work;
     work.count = count;
     for (const auto& [rank, pair] : buffers) {
       const bool sends = kind == Kind::all_reduce || kind == Kind::reduce || rank == root;
