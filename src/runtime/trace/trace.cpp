@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <new>
-#include <numeric>
 #include <ostream>
 
 #include "core/ranked_mutex.h"
@@ -152,28 +151,13 @@ TraceWork trace_of(const Copy& copy) noexcept {
   return {.kind = kind, .bytes = copy.rows * copy.row_bytes};
 }
 
-TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept {
-  const std::size_t global = call.first_rank + rank;
-  const std::size_t all = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t(0));
-  std::size_t in = call.count, out = call.count;
-  switch (call.kind) {
-    case CollectiveKind::all_reduce: break;
-    case CollectiveKind::reduce: out = int(global) == call.root ? call.count : 0; break;
-    case CollectiveKind::broadcast: in = int(global) == call.root ? call.count : 0; break;
-    case CollectiveKind::reduce_scatter: in = all, out = call.counts[global]; break;
-    case CollectiveKind::all_gather: in = call.counts[global], out = all; break;
-    case CollectiveKind::send_receive:
-      in = out = 0;
-      for (const Transfer& transfer : call.transfers) {
-        if (transfer.from == int(global)) in += transfer.count;
-        if (transfer.to == int(global)) out += transfer.count;
-      }
-      break;
-    case CollectiveKind::barrier: in = out = 0; break;
-  }
+TraceWork trace_of(const CollectiveCall& call, std::size_t rank) {
+  std::size_t in = 0, out = 0;
+  for (const MemoryAccess& access : accesses_of(call, rank))
+    (access.kind == AccessKind::read ? in : out) += access.region.bytes() / size_of(call.dtype);
   return {.kind = TraceKind::collective,
           .bytes = bytes_of(call),
-          .collective = TraceCollective{call.dtype, call.op, in, out, int(global), int(call.ranks)}};
+          .collective = TraceCollective{call.dtype, call.op, in, out, int(call.first_rank + rank), int(call.ranks)}};
 }
 
 }  // namespace lockstep

@@ -49,7 +49,7 @@ TraceWork trace_of(const Matmul& matmul) noexcept;
 TraceWork trace_of(const FusedOp& op) noexcept;
 TraceWork trace_of(const Copy& copy) noexcept;
 /// For rank `rank` of this process.
-TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept;
+TraceWork trace_of(const CollectiveCall& call, std::size_t rank);
 inline const TraceWork& trace_of(const TraceWork& work) noexcept { return work; }
 
 class TraceSpan {
