@@ -33,15 +33,8 @@ void finish(DeviceSet& devices) noexcept {
     for (const StreamHandle& stream : devices.state(i).streams()) {
       try {
         devices.backend().synchronize_stream(stream);
-      } catch (const std::exception& error) {
-        std::cerr << text("[", devices.state(i).device,
-                          "] an asynchronous error was not reported before the program ended (no synchronize() came "
-                          "after the work): ",
-                          error.what(), '\n');
       } catch (...) {
-        std::cerr << text("[", devices.state(i).device,
-                          "] an asynchronous error of unknown type was not reported before the program ended (no "
-                          "synchronize() came after the work)\n");
+        print_unreported(devices.state(i).device.name(), "the program ended", std::current_exception());
       }
     }
 }
@@ -208,6 +201,19 @@ std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devi
 }
 
 void retire(std::shared_ptr<DeviceSet> devices) { Registry::instance().retire(std::move(devices)); }
+
+void print_unreported(std::string_view where, std::string_view end, const std::exception_ptr& error) {
+  std::string type, words;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    words = text(": ", e.what());
+  } catch (...) {
+    type = " of unknown type";
+  }
+  std::cerr << text('[', where, "] an asynchronous error", type, " was not reported before ", end,
+                    " (no synchronize() came after the work)", words, '\n');
+}
 
 StreamHandle current_stream_handle(DeviceState& state) {
   refuse_after_fork("Stream");

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/ranked_mutex.h"
@@ -77,6 +79,9 @@ std::shared_ptr<DeviceSet> accelerators();
 std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devices);
 /// Keeps devices alive until the process ends, because their memory is still in use.
 void retire(std::shared_ptr<DeviceSet> devices);
+
+/// Prints an error of asynchronous work of `where` that no call has thrown before `end`: "the program ended".
+void print_unreported(std::string_view where, std::string_view end, const std::exception_ptr& error);
 
 /// The stream that this thread's work on the device goes to.
 StreamHandle current_stream_handle(DeviceState& state);

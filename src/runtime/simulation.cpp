@@ -31,23 +31,6 @@ struct SimulatedDevices::State {
 
 namespace {
 
-// Prints errors that no call has thrown to the scope's owner.
-void report(const std::vector<std::exception_ptr>& errors) {
-  for (const std::exception_ptr& error : errors) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& e) {
-      std::cerr << text(
-          "[sim] an asynchronous error was not reported before the simulation ended (no synchronize() came after the "
-          "work): ",
-          e.what(), '\n');
-    } catch (...) {
-      std::cerr << "[sim] an asynchronous error of unknown type was not reported before the simulation ended (no "
-                   "synchronize() came after the work)\n";
-    }
-  }
-}
-
 void report_leaks(DeviceSet& devices) {
   if (const std::size_t pinned = devices.pinned().in_use(); pinned != 0)
     std::cerr << text("[sim] leak: ", pinned, " bytes of page-locked memory in use at the end of the simulation\n");
@@ -77,7 +60,8 @@ SimulatedDevices::~SimulatedDevices() {
     static_cast<void>(state_.release());
     return;
   }
-  report(state_->backend->drain());
+  for (const std::exception_ptr& error : state_->backend->drain())
+    print_unreported("sim", "the simulation ended", error);
   exchange_accelerators(std::move(state_->outer));
   if (state_->devices->idle()) return;
   report_leaks(*state_->devices);
