@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 
 namespace lockstep::host {
 namespace {
@@ -22,5 +23,20 @@ void* allocate(std::size_t bytes) noexcept {
 }
 
 void deallocate(void* memory) noexcept { std::free(memory); }
+
+void copy(const KernelContext& context, const Copy& copy) {
+  constexpr std::int64_t kGrainBytes = 1 << 20;
+  auto* to = static_cast<std::byte*>(copy.to);
+  const auto* from = static_cast<const std::byte*>(copy.from);
+  if (copy.is_dense())
+    return parallel_for(context, std::int64_t(copy.bytes()), kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+      std::memmove(to + begin, from + begin, std::size_t(end - begin));
+    });
+  const std::int64_t grain = kGrainBytes / std::int64_t(copy.row_bytes + 1) + 1;
+  parallel_for(context, std::int64_t(copy.rows), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto row = std::size_t(begin); row < std::size_t(end); ++row)
+      std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.row_bytes);
+  });
+}
 
 }  // namespace lockstep::host

@@ -53,6 +53,10 @@ struct Copy {
   /// True for copies from memory of Backend::allocate_pinned. The device reads the bytes in stream order, so they must
   /// stay valid until it has read them.
   bool pinned = false;
+
+  std::size_t bytes() const noexcept { return rows * row_bytes; }
+  /// Returns true if no bytes lie between the rows.
+  bool is_dense() const noexcept { return rows == 1 || (to_pitch == row_bytes && from_pitch == row_bytes); }
 };
 
 /// c = activation(alpha * op(a) op(b) + beta * c (+ bias)) for each of `batch` row-major matrices. op transposes if

@@ -2,8 +2,6 @@
 
 #include <sys/sysinfo.h>
 
-#include <cstring>
-
 #include "cpu/fused_dispatch.h"
 #include "cpu/memory.h"
 #include "cpu/parallel.h"
@@ -51,19 +49,7 @@ class CpuBackend final : public Backend {
 
   void copy(StreamHandle, const Copy& copy) override {
     const TraceSpan span("copy", TraceSpan::kCpu, 0, copy);
-    auto* to = static_cast<std::byte*>(copy.to);
-    const auto* from = static_cast<const std::byte*>(copy.from);
-    constexpr std::int64_t kGrainBytes = 1 << 20;
-    if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes))
-      return host::parallel_for(kContext, std::int64_t(copy.rows * copy.row_bytes), kGrainBytes,
-                                [&](std::int64_t begin, std::int64_t end) {
-                                  std::memcpy(to + begin, from + begin, std::size_t(end - begin));
-                                });
-    const std::int64_t grain = kGrainBytes / std::int64_t(copy.row_bytes + 1) + 1;
-    host::parallel_for(kContext, std::int64_t(copy.rows), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (auto row = std::size_t(begin); row < std::size_t(end); ++row)
-        std::memcpy(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.row_bytes);
-    });
+    host::copy(kContext, copy);
   }
 
   void matmul(StreamHandle, const Matmul& matmul) override {

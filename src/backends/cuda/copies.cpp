@@ -10,15 +10,11 @@ namespace {
 // The largest pitch of a 2D copy: cudaDeviceProp::memPitch has this value on every card that CUDA 12 supports.
 constexpr std::size_t kMaxPitch = (std::size_t(1) << 31) - 1;
 
-bool is_dense(const Copy& copy) {
-  return copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes);
-}
-
 // Calls f with pieces of the copy, of at most `most` bytes each.
 template <class F>
 void for_each_piece(const Copy& whole, std::size_t most, F&& f) {
   Copy copy = whole;
-  if (is_dense(copy)) {
+  if (copy.is_dense()) {
     copy.row_bytes *= copy.rows;
     copy.rows = 1;
   }
@@ -38,13 +34,7 @@ void for_each_piece(const Copy& whole, std::size_t most, F&& f) {
 
 template <class F>
 void for_each_row(const Copy& copy, F&& f) {
-  Copy row = copy;
-  row.rows = 1;
-  for (std::size_t i = 0; i < copy.rows; ++i) {
-    row.to = static_cast<std::byte*>(copy.to) + i * copy.to_pitch;
-    row.from = static_cast<const std::byte*>(copy.from) + i * copy.from_pitch;
-    f(row);
-  }
+  for_each_piece(copy, copy.row_bytes, f);
 }
 
 void copy_rows_on_host(std::byte* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
@@ -74,17 +64,17 @@ void mark(const PinnedBuffer& buffer, const CudaStream& stream) {
 }  // namespace
 
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream) {
-  const std::size_t bytes = copy.rows * copy.row_bytes;
+  const std::size_t bytes = copy.bytes();
   if (bytes == 0) return;
-  if (!is_dense(copy) && std::max(copy.to_pitch, copy.from_pitch) > kMaxPitch) {
+  if (!copy.is_dense() && std::max(copy.to_pitch, copy.from_pitch) > kMaxPitch) {
     for_each_row(copy, [&](const Copy& row) { copy_between_devices(row, to_card, from_card, stream); });
     return;
   }
   cudaStream_t const on = stream.stream.get();
-  if (is_dense(copy) && to_card == from_card)
+  if (copy.is_dense() && to_card == from_card)
     return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyDeviceToDevice, on), "cudaMemcpyAsync",
                  stream.device);
-  if (is_dense(copy))
+  if (copy.is_dense())
     return check(cudaMemcpyPeerAsync(copy.to, to_card, copy.from, from_card, bytes, on), "cudaMemcpyPeerAsync",
                  stream.device);
   if (to_card == from_card) return enqueue_rows(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy, stream);
@@ -99,7 +89,7 @@ void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStre
 
 void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
   for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
-    PinnedBuffer buffer = pinned.take(piece.rows * piece.row_bytes, wait);
+    PinnedBuffer buffer = pinned.take(piece.bytes(), wait);
     copy_rows_on_host(buffer.data(), piece.row_bytes, piece.from, piece.from_pitch, piece);
     enqueue_rows(piece.to, piece.to_pitch, buffer.data(), piece.row_bytes, piece, stream);
     mark(buffer, stream);
@@ -108,9 +98,9 @@ void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, c
 }
 
 void copy_from_pinned(const Copy& copy, CudaStream& stream) {
-  const std::size_t bytes = copy.rows * copy.row_bytes;
+  const std::size_t bytes = copy.bytes();
   if (bytes == 0) return;
-  if (is_dense(copy))
+  if (copy.is_dense())
     return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyHostToDevice, stream.stream.get()),
                  "cudaMemcpyAsync", stream.device);
   if (std::max(copy.to_pitch, copy.from_pitch) > kMaxPitch)
@@ -130,7 +120,7 @@ void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, con
     pinned.give(std::move(buffer));
   };
   for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
-    PinnedBuffer next = pinned.take(piece.rows * piece.row_bytes, wait);
+    PinnedBuffer next = pinned.take(piece.bytes(), wait);
     enqueue_rows(next.data(), piece.row_bytes, piece.from, piece.from_pitch, piece, stream);
     mark(next, stream);
     deliver();

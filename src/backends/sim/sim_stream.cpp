@@ -12,6 +12,7 @@
 #include "core/start_thread.h"
 #include "core/text.h"
 #include "cpu/fused_dispatch.h"
+#include "cpu/memory.h"
 #include "cpu/parallel.h"
 
 namespace lockstep::sim {
@@ -28,20 +29,9 @@ std::minstd_rand engine(std::uint64_t seed, int device, int id) {
   return std::minstd_rand(sequence);
 }
 
-void perform(const Copy& copy) {
-  auto* to = static_cast<std::byte*>(copy.to);
-  const auto* from = static_cast<const std::byte*>(copy.from);
-  if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes)) {
-    std::memmove(to, from, copy.rows * copy.row_bytes);
-    return;
-  }
-  for (std::size_t row = 0; row < copy.rows; ++row)
-    std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.row_bytes);
-}
-
 struct Runner {
   void operator()(KernelTask& task) const { task.body(kSerial); }
-  void operator()(CopyTask& task) const { perform(task.copy); }
+  void operator()(CopyTask& task) const { host::copy(kSerial, task.copy); }
   void operator()(PoisonTask& task) const { std::memset(task.memory, kPoison, task.bytes); }
   void operator()(Matmul& task) const { host::matmul(kSerial, task); }
   void operator()(std::unique_ptr<FusedTask>& task) const { host::fused(kSerial, task->op, task->workspace); }

@@ -22,7 +22,7 @@ using sim::Task;
 namespace {
 
 std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
-  std::unique_ptr<std::byte[]> staged(new std::byte[copy.rows * copy.row_bytes]);
+  std::unique_ptr<std::byte[]> staged(new std::byte[copy.bytes()]);
   for (std::size_t row = 0; row < copy.rows; ++row)
     std::memcpy(staged.get() + row * copy.row_bytes, static_cast<const std::byte*>(copy.from) + row * copy.from_pitch,
                 copy.row_bytes);
@@ -57,7 +57,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   SimStream& stream = stream_of(handle);
   const bool to_host = copy.to_device == kHost;
   sim::CopyTask task = {copy, nullptr};
-  const std::size_t staged_bytes = copy.from_device == kHost && !copy.pinned ? copy.rows * copy.row_bytes : 0;
+  const std::size_t staged_bytes = copy.from_device == kHost && !copy.pinned ? copy.bytes() : 0;
   stream.wait_for_room(staged_bytes);
   if (staged_bytes > 0) {
     task.staged = rows_from_host(copy);

@@ -148,7 +148,7 @@ TraceWork trace_of(const Copy& copy) noexcept {
     kind = copy.pinned ? TraceKind::copy_from_pinned : TraceKind::copy_from_host;
   else if (copy.to_device < 0)
     kind = TraceKind::copy_to_host;
-  return {.kind = kind, .bytes = copy.rows * copy.row_bytes};
+  return {.kind = kind, .bytes = copy.bytes()};
 }
 
 TraceWork trace_of(const CollectiveCall& call, std::size_t rank) {
