@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "backends/sim/matmul_regions.h"
+#include "backends/sim/accesses.h"
 #include "backends/sim/region.h"
 
 namespace lockstep::sim {

@@ -6,8 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/sim/fused_regions.h"
-#include "backends/sim/matmul_regions.h"
+#include "backends/sim/accesses.h"
 #include "backends/sim/sim_backend.h"
 #include "cpu/fused_dispatch.h"
 
