@@ -37,13 +37,30 @@ void check(cublasStatus_t result, const char* api, int device) {
   throw BackendError(api, int(result), name_of(device), cublas_lt().cublasLtGetStatusString(result));
 }
 
-bool has_ended(cudaError_t query, const char* api, int device) {
-  if (query == cudaErrorNotReady) {
+namespace {
+
+// Returns false for the expected error, and throws for others.
+bool is_free_of(cudaError_t expected, cudaError_t result, const char* api, int device) {
+  if (result == expected) {
     cudaGetLastError();
     return false;
   }
-  check(query, api, device);
+  check(result, api, device);
   return true;
+}
+
+}  // namespace
+
+bool has_ended(cudaStream_t stream, int device) {
+  return is_free_of(cudaErrorNotReady, cudaStreamQuery(stream), "cudaStreamQuery", device);
+}
+
+bool has_ended(cudaEvent_t event, int device) {
+  return is_free_of(cudaErrorNotReady, cudaEventQuery(event), "cudaEventQuery", device);
+}
+
+bool has_room(cudaError_t allocation, const char* api, int device) {
+  return is_free_of(cudaErrorMemoryAllocation, allocation, api, device);
 }
 
 namespace {

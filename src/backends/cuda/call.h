@@ -21,8 +21,11 @@ void check(cublasStatus_t result, const char* api, int device);
 /// Like check(), for a call about a card that is given by CUDA's number.
 void check_card(cudaError_t result, const char* api, int card);
 
-/// Returns true if the queried work has ended. Throws as check() does.
-bool has_ended(cudaError_t query, const char* api, int device);
+/// Return true if the work of the stream, or before the event, has ended. Throw as check() does.
+bool has_ended(cudaStream_t stream, int device);
+bool has_ended(cudaEvent_t event, int device);
+/// Returns false if an allocation failed for lack of memory. Throws as check() does for other failures.
+bool has_room(cudaError_t allocation, const char* api, int device);
 
 /// Makes a card current on this thread, and leaves it current, because most threads always use one card. For calls that
 /// launch, allocate or create. Does not call the driver if the card is already current.

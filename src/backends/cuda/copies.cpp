@@ -57,10 +57,6 @@ void enqueue_rows(void* to, std::size_t to_pitch, const void* from, std::size_t 
         "cudaMemcpy2DAsync", stream.device);
 }
 
-void mark(const PinnedBuffer& buffer, const CudaStream& stream) {
-  check(cudaEventRecord(buffer.ended.get(), stream.stream.get()), "cudaEventRecord", stream.device);
-}
-
 }  // namespace
 
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream) {
@@ -92,7 +88,7 @@ void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, c
     PinnedBuffer buffer = pinned.take(piece.bytes(), wait);
     copy_rows_on_host(buffer.data(), piece.row_bytes, piece.from, piece.from_pitch, piece);
     enqueue_rows(piece.to, piece.to_pitch, buffer.data(), piece.row_bytes, piece, stream);
-    mark(buffer, stream);
+    record_event(buffer.ended, stream);
     pinned.give(std::move(buffer));
   });
 }
@@ -122,7 +118,7 @@ void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, con
   for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
     PinnedBuffer next = pinned.take(piece.bytes(), wait);
     enqueue_rows(next.data(), piece.row_bytes, piece.from, piece.from_pitch, piece, stream);
-    mark(next, stream);
+    record_event(next.ended, stream);
     deliver();
     buffer = std::move(next);
     in_buffer = piece;

@@ -75,7 +75,6 @@ class CudaBackend final : public Backend {
  private:
   CudaDevice& at(int device) const { return *devices_[std::size_t(device)]; }
   static CudaEvent& event_of(EventHandle event) { return *static_cast<CudaEvent*>(event); }
-  static bool has_passed(const CudaEvent& event);
 
   void reach_peers();
   void collect_failures();
@@ -147,8 +146,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
         if (!graphs_.is_active() || !is_capturing(*stream)) streams.push_back(stream->stream.get());
     }
     use_card(at(device).card);
-    for (cudaStream_t stream : streams)
-      wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); }, kPatience);
+    for (cudaStream_t stream : streams) wait_until([&] { return has_ended(stream, device); }, kPatience);
     const std::scoped_lock lock(issue_mutex_);
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the next synchronization reports it
@@ -162,13 +160,7 @@ void* CudaBackend::allocate_pinned(std::size_t bytes) {
   use_card(at(device).card);
   void* memory = nullptr;
   const std::scoped_lock lock(issue_mutex_);
-  const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
-  if (result == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check(result, "cudaHostAlloc", device);
-  return memory;
+  return has_room(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc", device) ? memory : nullptr;
 }
 
 void CudaBackend::deallocate_pinned(void* memory, std::size_t) noexcept try {
@@ -198,7 +190,7 @@ bool CudaBackend::query_stream(StreamHandle handle) {
   graphs_.refuse("a query whether work has ended", handle);
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
-  const bool ended = has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
+  const bool ended = has_ended(stream.stream.get(), stream.device);
   if (ended)
     collect_failures();
   else
@@ -211,7 +203,7 @@ void CudaBackend::synchronize_stream(StreamHandle handle) {
   graphs_.refuse("a wait of the host", handle);
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
-  wait_until([&] { return has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device); });
+  wait_until([&] { return has_ended(stream.stream.get(), stream.device); });
   throw_pending_failure();
 }
 
@@ -242,7 +234,7 @@ void CudaBackend::destroy_event(EventHandle handle) noexcept {
 void CudaBackend::record(EventHandle event, StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
-  check(cudaEventRecord(event_of(event).event.get(), stream.stream.get()), "cudaEventRecord", stream.device);
+  record_event(event_of(event).event, stream);
   event_of(event).is_captured = graphs_.is_capturing(handle);
 }
 
@@ -252,23 +244,19 @@ void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event).event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
-bool CudaBackend::has_passed(const CudaEvent& event) {
-  return has_ended(cudaEventQuery(event.event.get()), "cudaEventQuery", event.device);
-}
-
 // Reports no failures of collectives: synchronization does.
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
   CudaGraphs::refuse("a query whether work has ended", event);
-  return has_passed(event);
+  return has_ended(event.event.get(), event.device);
 }
 
 void CudaBackend::synchronize_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
   CudaGraphs::refuse("a wait of the host", event);
-  wait_until([&] { return has_passed(event); });
+  wait_until([&] { return has_ended(event.event.get(), event.device); });
   throw_pending_failure();
 }
 
@@ -287,9 +275,7 @@ void CudaBackend::launch(StreamHandle handle, const LaunchInfo&, KernelRef kerne
 void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
-  const auto wait = [this, &stream](cudaEvent_t event) {
-    wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery", stream.device); });
-  };
+  const auto wait = [this, &stream](cudaEvent_t event) { wait_until([&] { return has_ended(event, stream.device); }); };
   if (copy.from_device < 0 || copy.to_device < 0)
     graphs_.refuse(copy.to_device < 0 ? "a copy to the host" : "a copy from the host", handle);
   if (copy.pinned) return copy_from_pinned(copy, stream);

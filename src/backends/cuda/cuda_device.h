@@ -34,7 +34,7 @@ struct CudaDevice {
     if (streams.empty()) return;
     const CudaStream& stream = *streams.front();
     try {
-      has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
+      has_ended(stream.stream.get(), stream.device);
     } catch (const BackendError&) {
       loss_reported_at = std::min(loss_reported_at.load(), std::chrono::steady_clock::now());
       throw;

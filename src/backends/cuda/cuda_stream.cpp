@@ -17,4 +17,8 @@ bool is_capturing(const CudaStream& stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+void record_event(const OwnedEvent& event, const CudaStream& stream) {
+  check(cudaEventRecord(event.get(), stream.stream.get()), "cudaEventRecord", stream.device);
+}
+
 }  // namespace lockstep::gpu

@@ -40,6 +40,8 @@ struct CudaStream {
 
 /// Returns true if the stream is being captured.
 bool is_capturing(const CudaStream& stream);
+/// The event then marks the work enqueued on the stream so far.
+void record_event(const OwnedEvent& event, const CudaStream& stream);
 
 struct CudaEvent {
   int device;

@@ -13,13 +13,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
 
 void* DeviceMemory::allocate_on_card(std::size_t bytes) const {
   void* memory = nullptr;
-  const cudaError_t result = cudaMalloc(&memory, bytes);
-  if (result == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check(result, "cudaMalloc", device_);
-  return memory;
+  return has_room(cudaMalloc(&memory, bytes), "cudaMalloc", device_) ? memory : nullptr;
 }
 
 void* DeviceMemory::allocate_in_arena(std::size_t bytes) {

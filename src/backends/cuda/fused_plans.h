@@ -34,7 +34,6 @@ class FusedPlans {
     bool has_run = false;
     std::optional<CudnnPlan> plan;
   };
-  struct Request;
   bool is_ready();
   Entry& entry_of(const Convolution& convolution, const FusedOp& op);
   Entry make(const Convolution& convolution, const FusedOp& op);

@@ -138,7 +138,7 @@ class NcclCommunicator final : public CudaCommunicator {
     });
     wait_until_ready(kEnqueueLimit, "");
     for (std::size_t rank = 0; rank < members_.size() && !is_captured; ++rank)
-      mark(watched_.back().ended[rank], rank, call);
+      record_event(watched_.back().ended[rank], stream_of(call.parts[rank].stream));
   }
 
   void abort() noexcept override {
@@ -203,25 +203,21 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   // Returns true if all enqueued operations have ended.
-  bool has_drained() noexcept {
-    try {
-      use_some_card(members_.front().card);
-      return wait_until(limit(options_.time_limit), [this] { return is_over() || !is_pending(); }) && !is_over();
-    } catch (...) {
-      return false;
-    }
+  bool has_drained() noexcept try {
+    use_some_card(members_.front().card);
+    return wait_until(limit(options_.time_limit), [this] { return is_over() || !is_pending(); }) && !is_over();
+  } catch (...) {
+    return false;
   }
 
   // Drains, and finalizes NCCL's communicators. Returns true if they can be destroyed.
-  bool finalize() noexcept {
-    try {
-      if (!has_drained()) return false;
-      for (ncclComm_t comm : comms_)
-        if (comm == nullptr || is_nccl_error(nccl().ncclCommFinalize(comm))) return false;
-      return wait_until(limit(kEnqueueLimit), [this] { return is_over() || !is_busy(); }) && !is_over();
-    } catch (...) {
-      return false;
-    }
+  bool finalize() noexcept try {
+    if (!has_drained()) return false;
+    for (ncclComm_t comm : comms_)
+      if (comm == nullptr || is_nccl_error(nccl().ncclCommFinalize(comm))) return false;
+    return wait_until(limit(kEnqueueLimit), [this] { return is_over() || !is_busy(); }) && !is_over();
+  } catch (...) {
+    return false;
   }
 
   // One rank's number for the self-test, and the stream of its all-reduce.
@@ -258,7 +254,7 @@ class NcclCommunicator final : public CudaCommunicator {
       const milliseconds longest = limit(kSelfTestLimit);
       const bool ended = wait_until(longest, [&] {
         check_ranks(advice());
-        return has_ended(cudaStreamQuery(summands[rank].stream.get()), "cudaStreamQuery", members_[rank].device);
+        return has_ended(summands[rank].stream.get(), members_[rank].device);
       });
       if (!ended)
         fail(rank,
@@ -344,7 +340,7 @@ class NcclCommunicator final : public CudaCommunicator {
         watched.begun.push_back(make_event(members_[rank].device));
         watched.ended.push_back(make_event(members_[rank].device));
       }
-      mark(watched.begun[rank], rank, call);
+      record_event(watched.begun[rank], stream_of(call.parts[rank].stream));
     }
   }
 
@@ -393,13 +389,9 @@ class NcclCommunicator final : public CudaCommunicator {
     return false;
   }
 
-  void mark(const OwnedEvent& event, std::size_t rank, const CollectiveCall& call) const {
-    check(cudaEventRecord(event.get(), stream_of(call.parts[rank].stream).stream.get()), "cudaEventRecord",
-          members_[rank].device);
-  }
   bool have_passed(const std::vector<OwnedEvent>& events) const {
     for (std::size_t rank = 0; rank < events.size(); ++rank)
-      if (!has_ended(cudaEventQuery(events[rank].get()), "cudaEventQuery", members_[rank].device)) return false;
+      if (!has_ended(events[rank].get(), members_[rank].device)) return false;
     return true;
   }
   bool is_pending() const {  // after a failure nothing is pending

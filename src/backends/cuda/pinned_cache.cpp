@@ -14,8 +14,7 @@ PinnedBuffer PinnedCache::take(std::size_t bytes, const Wait& wait) {
     const std::scoped_lock lock(mutex_);
     auto& given = given_[std::size_t(size_class)];
     const bool has_most = given.size() >= kMaxBytes / class_bytes;
-    if (has_most ||
-        (!given.empty() && has_ended(cudaEventQuery(given.front().ended.get()), "cudaEventQuery", device_))) {
+    if (has_most || (!given.empty() && has_ended(given.front().ended.get(), device_))) {
       buffer = std::move(given.front());
       given.pop_front();
     }

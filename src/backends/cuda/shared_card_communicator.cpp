@@ -14,7 +14,7 @@ namespace {
 void wait_for(const CudaStream& stream, const CudaStream& other) {
   use_card(other.card);
   const OwnedEvent event = make_event(other.device);  // destroyed by CUDA after it has completed
-  check(cudaEventRecord(event.get(), other.stream.get()), "cudaEventRecord", other.device);
+  record_event(event, other);
   check(cudaStreamWaitEvent(stream.stream.get(), event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
