@@ -8,7 +8,7 @@
 #include <lockstep/core/float16_rows.h>
 #include <lockstep/core/vectorized.h>
 
-#include "core/integers.h"
+#include "runtime/collectives/reduce_op.h"
 
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define LOCKSTEP_WIDE_STORES
@@ -20,30 +20,6 @@ namespace {
 
 // A block and its accumulator stay in the first-level cache while the ranks are added.
 constexpr std::size_t kBlock = 2048;
-
-struct Sum {
-  template <class A>
-  static A combine(A a, A b) {
-    return A(a + b);
-  }
-};
-struct Max {
-  template <class A>
-  static A combine(A a, A b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Min {
-  template <class A>
-  static A combine(A a, A b) {
-    return a < b || a != a ? a : b;
-  }
-};
-
-// The type in which T accumulates.
-template <class T, class Op>
-using Accumulator = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
-                                       std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
 
 template <class T>
 T* at(void* data, std::size_t begin) {
@@ -109,7 +85,7 @@ const A* as_accumulators(const T* from, A* wide, std::size_t count) {
 
 template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
-  using A = Accumulator<T, Op>;
+  using A = rank_reduction::Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
   // The last addition writes the first target directly, which often is one of the sources and in the cache.
   A* result = sums;
@@ -144,16 +120,6 @@ void reduce_all(const RankReduction& reduction, double divisor, std::size_t begi
   for (; begin < end; begin += kBlock) reduce_block<T, Op>(reduction, divisor, begin, std::min(kBlock, end - begin));
 }
 
-template <class T>
-void reduce_as(const RankReduction& reduction, ReduceOp op, std::size_t begin, std::size_t end) {
-  switch (op) {
-    case ReduceOp::sum: return reduce_all<T, Sum>(reduction, 1, begin, end);
-    case ReduceOp::mean: return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
-    case ReduceOp::max: return reduce_all<T, Max>(reduction, 1, begin, end);
-    case ReduceOp::min: return reduce_all<T, Min>(reduction, 1, begin, end);
-  }
-}
-
 void copy(const RankReduction& reduction, std::size_t element, std::size_t begin, std::size_t end) {
   const auto* const from = static_cast<const std::byte*>(reduction.sources[0]);
   for (; begin < end; begin += kBlock)
@@ -162,17 +128,8 @@ void copy(const RankReduction& reduction, std::size_t element, std::size_t begin
 
 void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
   if (reduction.sources.size() == 1) return copy(reduction, size_of(dtype), begin, end);
-  switch (dtype) {
-    case kBool:  // bytes of 0 or 1: their logical or is their maximum
-      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, begin, end);
-    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, begin, end);
-    case kInt32: return reduce_as<std::int32_t>(reduction, op, begin, end);
-    case kInt64: return reduce_as<std::int64_t>(reduction, op, begin, end);
-    case kFloat16: return reduce_as<Half>(reduction, op, begin, end);
-    case kBFloat16: return reduce_as<BFloat16>(reduction, op, begin, end);
-    case kFloat32: return reduce_as<float>(reduction, op, begin, end);
-    case kFloat64: return reduce_as<double>(reduction, op, begin, end);
-  }
+  const double divisor = op == ReduceOp::mean ? double(reduction.sources.size()) : 1;
+  rank_reduction::visit(dtype, op, [&]<class T, class Op>() { reduce_all<T, Op>(reduction, divisor, begin, end); });
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include <lockstep/core/divisor.h>
 
-#include "core/integers.h"
+#include "runtime/collectives/reduce_op.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -23,32 +23,7 @@ cudaLaunchConfig_t grid_for(std::size_t items, cudaStream_t stream) {
   return config;
 }
 
-struct Sum {
-  template <class A>
-  __device__ static A combine(A a, A b) {
-    return A(a + b);
-  }
-};
-// Propagates NaN.
-struct Max {
-  template <class A>
-  __device__ static A combine(A a, A b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Min {
-  template <class A>
-  __device__ static A combine(A a, A b) {
-    return a < b || a != a ? a : b;
-  }
-};
-
-template <class T>
-inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
-template <class T, class Op>
-using Accumulator =
-    std::conditional_t<is_narrow<T>, float, std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
+using rank_reduction::Accumulator;
 
 template <class T, class Op>
 __global__ void reduce_kernel(const __grid_constant__ RankReductionArgs reduction, Accumulator<T, Op> divisor) {
@@ -71,18 +46,9 @@ cudaError_t reduce_with(const RankReductionArgs& reduction, int divisor, cudaStr
 }
 
 template <class T>
-cudaError_t reduce_as(const RankReductionArgs& reduction, ReduceOp op, cudaStream_t stream) {
-  switch (op) {
-    case ReduceOp::max: return reduce_with<T, Max>(reduction, 1, stream);
-    case ReduceOp::min: return reduce_with<T, Min>(reduction, 1, stream);
-    default: return reduce_with<T, Sum>(reduction, op == ReduceOp::mean ? reduction.source_count : 1, stream);
-  }
-}
-
-template <class T>
 __global__ void epilogue_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t count,
                                 const Divisor columns, std::int64_t ld) {
-  using A = std::conditional_t<is_narrow<T>, float, T>;
+  using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
   for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
     const std::int64_t row = columns.quotient(i), column = i - row * columns.divisor();
@@ -109,18 +75,9 @@ cudaError_t matmul_epilogue_as(const Matmul& matmul, cudaStream_t stream) {
 
 cudaError_t reduce_ranks(const RankReductionArgs& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
   if (reduction.count == 0) return cudaSuccess;
-  switch (dtype) {
-    case kBool:  // bytes of 0 or 1: their logical or is their maximum
-      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, stream);
-    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, stream);
-    case kInt32: return reduce_as<std::int32_t>(reduction, op, stream);
-    case kInt64: return reduce_as<std::int64_t>(reduction, op, stream);
-    case kFloat16: return reduce_as<Half>(reduction, op, stream);
-    case kBFloat16: return reduce_as<BFloat16>(reduction, op, stream);
-    case kFloat32: return reduce_as<float>(reduction, op, stream);
-    case kFloat64: return reduce_as<double>(reduction, op, stream);
-  }
-  return cudaErrorInvalidValue;
+  const int divisor = op == ReduceOp::mean ? reduction.source_count : 1;
+  return rank_reduction::visit(dtype, op,
+                               [&]<class T, class Op>() { return reduce_with<T, Op>(reduction, divisor, stream); });
 }
 
 cudaError_t matmul_epilogue(const Matmul& matmul, cudaStream_t stream) {
