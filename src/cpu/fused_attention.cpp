@@ -14,7 +14,6 @@
 #include "cpu/fused_dispatch.h"
 #include "cpu/library_use.h"
 #include "cpu/parallel.h"
-#include "cpu/products/matmul_piece.h"
 
 namespace lockstep::host {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <lockstep/core/vectorized.h>
 
-#include "cpu/products/matmul_piece.h"
+#include "cpu/parallel.h"
 
 namespace lockstep::host {
 

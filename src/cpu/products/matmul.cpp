@@ -10,7 +10,6 @@
 #include "cpu/parallel.h"
 #include "cpu/products/bfloat16_product.h"
 #include "cpu/products/blocked_product.h"
-#include "cpu/products/matmul_piece.h"
 #include "cpu/products/tiles.h"
 
 namespace lockstep::host {
