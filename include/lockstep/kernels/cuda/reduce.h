@@ -192,20 +192,15 @@ void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context)
                 of.reduced.strides[0][0], target);
   } else {
     constexpr int kPack = kPackOf<In>;
-    const ReductionInput<In> source{in, kept, Walk<1>(of.reduced)};
-    if (has_dense_rows<kPack>(in, of.kept, of.reduced)) {
-      if (by_warps)
-        launch_grid(reduce_dense_rows<Team::one_warp, kPack, R, Out, In>, blocks_for(rows, kWarps), kThreads, context,
-                    kernel.reducer, split, in, kept, target);
-      else
-        launch_grid(reduce_dense_rows<Team::whole_block, kPack, R, Out, In>, blocks_for(rows, 1), kThreads, context,
-                    kernel.reducer, split, in, kept, target);
-    } else if (by_warps)
-      launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
-                  split, source, target);
+    const unsigned blocks = blocks_for(rows, by_warps ? kWarps : 1);
+    if (has_dense_rows<kPack>(in, of.kept, of.reduced))
+      launch_grid(by_warps ? reduce_dense_rows<Team::one_warp, kPack, R, Out, In>
+                           : reduce_dense_rows<Team::whole_block, kPack, R, Out, In>,
+                  blocks, kThreads, context, kernel.reducer, split, in, kept, target);
     else
-      launch_grid(reduce_rows<Team::whole_block, R, Out, In>, blocks_for(rows, 1), kThreads, context, kernel.reducer,
-                  split, source, target);
+      launch_grid(by_warps ? reduce_rows<Team::one_warp, R, Out, In> : reduce_rows<Team::whole_block, R, Out, In>,
+                  blocks, kThreads, context, kernel.reducer, split, ReductionInput<In>{in, kept, Walk<1>(of.reduced)},
+                  target);
   }
   if (split.pieces > 1)
     launch_grid(reduce_partial<R, Out>, blocks_for(split.outputs, kWarps), kThreads, context, kernel.reducer, split,
