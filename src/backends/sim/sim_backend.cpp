@@ -81,7 +81,6 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
 // for all work, so that a program that relies on a stronger order does not really access freed memory: it gets the
 // RaceError below.
 void SimBackend::release(const char* op, int device, void* memory, std::size_t bytes) noexcept {
-  std::vector<Moment> moments;
   {
     const std::scoped_lock lock(mutex_);
     if (!memory_.disown(device, memory)) {
@@ -90,8 +89,8 @@ void SimBackend::release(const char* op, int device, void* memory, std::size_t b
       std::fprintf(stderr, "[sim] '%s' of %p, which is no %s: ignored\n", op, memory, expected.c_str());
       return;
     }
-    moments = everything();
   }
+  const std::vector<Moment> moments = everything();
   for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
   {
     const std::scoped_lock lock(mutex_);
@@ -280,11 +279,7 @@ std::size_t SimBackend::history_size() const {
 }
 
 std::vector<std::exception_ptr> SimBackend::drain() {
-  std::vector<Moment> moments;
-  {
-    const std::scoped_lock lock(mutex_);
-    moments = everything();
-  }
+  const std::vector<Moment> moments = everything();
   std::vector<std::exception_ptr> errors;
   for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
   for (const Moment& moment : moments) {
@@ -304,7 +299,9 @@ SimBackend::Moment SimBackend::now(SimStream& stream) const {
   return {&stream, stream.last_ticket(), options_.check_races ? races_.now(stream.index) : sim::Clock()};
 }
 
+// The work of all streams that was enqueued so far.
 std::vector<SimBackend::Moment> SimBackend::everything() const {
+  const std::scoped_lock lock(mutex_);
   std::vector<Moment> moments;
   for (const auto& stream : streams_) moments.push_back(now(*stream));
   return moments;
@@ -334,12 +331,7 @@ void SimBackend::clear_and_throw(AsyncError& error) {
 }
 
 void SimBackend::let_all_through() {
-  std::vector<Moment> moments;
-  {
-    const std::scoped_lock lock(mutex_);
-    moments = everything();
-  }
-  for (const Moment& each : moments) wait_for(each);
+  for (const Moment& each : everything()) wait_for(each);
 }
 
 }  // namespace lockstep

@@ -89,7 +89,6 @@ class SimBackend final : public Backend, public AllocatorHooks {
 
   // With the lock held.
   Moment now(sim::SimStream& stream) const;
-  std::vector<Moment> everything() const;
   void forget(const char* op, void* memory, std::size_t bytes) noexcept;
   void declare(sim::SimStream& stream, const char* op, std::span<const MemoryAccess> accesses);
   void declare(const CollectiveCall& call);
@@ -99,6 +98,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
   // Without the lock.
+  std::vector<Moment> everything() const;
   void release(const char* op, int device, void* memory, std::size_t bytes) noexcept;
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
