@@ -14,11 +14,8 @@
 
 namespace lockstep::gpu {
 
-/// Destroys a cuBLASLt handle by a function of the table. Never throws, because the table was filled before.
 template <auto destroy>
-struct DestroyCublas {
-  void operator()(auto* handle) const noexcept { static_cast<void>((cublas_lt().*destroy)(handle)); }
-};
+using DestroyCublas = DestroyBy<cublas_lt, destroy>;
 
 class MatmulPlans {
  public:

@@ -80,4 +80,10 @@ const CublasLt& cublas_lt();
 const Cudnn& cudnn();
 const Nccl& nccl();
 
+/// Destroys a handle by a function of a table. Never throws, because the table was filled before.
+template <auto table, auto destroy>
+struct DestroyBy {
+  void operator()(auto* handle) const noexcept { static_cast<void>((table().*destroy)(handle)); }
+};
+
 }  // namespace lockstep::gpu

@@ -19,13 +19,7 @@ namespace lockstep::gpu {
 /// success.
 void check(cudnnStatus_t result, const char* api, int device);
 
-/// Destroys a cuDNN handle by a function of the table. Never throws, because the table was filled before.
-template <auto destroy>
-struct DestroyCudnn {
-  void operator()(auto* handle) const noexcept { static_cast<void>((cudnn().*destroy)(handle)); }
-};
-
-using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn<&Cudnn::cudnnDestroy>>;
+using CudnnHandle = std::unique_ptr<cudnnContext, DestroyBy<cudnn, &Cudnn::cudnnDestroy>>;
 
 /// cuDNN's name for the type of an attribute.
 template <class T>
@@ -83,7 +77,7 @@ class CudnnDescriptor {
                    void* values) const;
 
   int device_;
-  std::unique_ptr<void, DestroyCudnn<&Cudnn::cudnnBackendDestroyDescriptor>> owned_;
+  std::unique_ptr<void, DestroyBy<cudnn, &Cudnn::cudnnBackendDestroyDescriptor>> owned_;
 };
 
 }  // namespace lockstep::gpu
