@@ -16,16 +16,6 @@
 
 namespace lockstep {
 
-/// The memory accesses of one launch.
-struct Accesses {
-  StreamHandle stream;
-  std::vector<MemoryAccess> list;
-
-  Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
-  void use(const TensorImpl& tensor) { use_on(stream, tensor); }
-  void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
-};
-
 /// R is a copyable object with load(x), on doubles, and combine(a, b), on CompensatedSums, of which one has the sum 0
 /// and changes nothing.
 template <class R, class T>
@@ -117,8 +107,10 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
   if (tensors.empty()) return;
   const OperationEnd end;
   DeviceState& device = *to.storage->device;
-  Accesses accesses(device, 2 * tensors.size());
-  accesses.use(to);
+  const StreamHandle stream = current_stream_handle(device);
+  std::vector<MemoryAccess> accesses;
+  accesses.reserve(2 * tensors.size());
+  use_on(stream, to);
   auto rows = std::make_shared<std::vector<typename Kernel::Row>>();
   std::int64_t pieces = 0, elements = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -127,12 +119,12 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
     rows->push_back({reinterpret_cast<const T*>(from.data()), from.numel, result, pieces});
     pieces += rows->back().pieces();
     elements += from.numel;
-    accesses.use(from);
-    accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::read);
-    accesses.add(result, sizeof *result, AccessKind::write);
+    use_on(stream, from);
+    accesses.push_back({region_of(from), AccessKind::read});
+    accesses.push_back({{result, sizeof *result, 1, sizeof *result}, AccessKind::write});
   }
   const Kernel kernel{reducer, std::move(rows)};
-  device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, in_all_forms(kernel));
+  device.backend.launch(stream, {name, 2 * double(elements), accesses}, in_all_forms(kernel));
 }
 
 }  // namespace lockstep
