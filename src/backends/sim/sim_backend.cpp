@@ -111,7 +111,7 @@ void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcep
 
 void* SimBackend::allocate_pinned(std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
-  return memory_.allocate_pinned(bytes);
+  return memory_.allocate(sim::kHost, bytes);
 }
 
 void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {

@@ -20,18 +20,11 @@ SimMemory::~SimMemory() {
 }
 
 void* SimMemory::allocate(int device, std::size_t bytes) {
-  std::size_t& used = used_bytes_[std::size_t(device)];
-  if (bytes > limit_bytes_ - used) return nullptr;
+  if (device != kHost && bytes > limit_bytes_ - used_bytes_[std::size_t(device)]) return nullptr;
   void* const memory = host::allocate(bytes);
   if (memory == nullptr) return nullptr;
   allocations_.emplace(reinterpret_cast<std::uintptr_t>(memory), Allocation{bytes, device});
-  used += bytes;
-  return memory;
-}
-
-void* SimMemory::allocate_pinned(std::size_t bytes) {
-  void* const memory = host::allocate(bytes);
-  if (memory) allocations_.emplace(reinterpret_cast<std::uintptr_t>(memory), Allocation{bytes, kHost});
+  if (device != kHost) used_bytes_[std::size_t(device)] += bytes;
   return memory;
 }
 

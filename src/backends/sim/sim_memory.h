@@ -24,11 +24,8 @@ class SimMemory {
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
 
-  /// Returns null if the device (or this machine) has no room.
+  /// For kHost allocates page-locked memory, without a limit. Returns null if the device (or this machine) has no room.
   void* allocate(int device, std::size_t bytes);
-
-  /// Allocates page-locked host memory, without a limit. Returns null if this machine has no room.
-  void* allocate_pinned(std::size_t bytes);
 
   /// Forbids all access to an allocation, which must still be released. Returns false if no allocation of the device
   /// begins here. `device` is kHost for page-locked memory.
