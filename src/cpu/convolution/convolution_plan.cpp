@@ -72,9 +72,11 @@ Dims weight_dims(const Shape& sizes, std::int64_t groups) {
   return dims;
 }
 
-template <class Description>
-ConvolutionPiece piece_of(const Description& description) {
+template <class Primitive>
+ConvolutionPiece piece_of(const typename Primitive::primitive_desc& description, const Desc& weight) {
   ConvolutionPiece piece;
+  piece.primitive = Primitive(description);
+  piece.weight = weight;
   piece.scratch_bytes = in_lines(description.scratchpad_desc().get_size());
   return piece;
 }
@@ -96,21 +98,15 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
                                           x, weight, bias, y, stride, dilation, padding, padding);
   ConvolutionPiece piece;
   if (op.kind == FusedKind::convolution) {
-    piece = piece_of(forward);
-    piece.primitive = dnnl::convolution_forward(forward);
-    piece.weight = forward.weights_desc();
+    piece = piece_of<dnnl::convolution_forward>(forward, forward.weights_desc());
   } else if (op.kind == FusedKind::convolution_input_gradient) {
     const auto backward = describe_gradient<dnnl::convolution_backward_data>(
         forward, attributes, algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding);
-    piece = piece_of(backward);
-    piece.primitive = dnnl::convolution_backward_data(backward);
-    piece.weight = backward.weights_desc();
+    piece = piece_of<dnnl::convolution_backward_data>(backward, backward.weights_desc());
   } else {
     const auto backward = describe_gradient<dnnl::convolution_backward_weights>(
         forward, attributes, algorithm::convolution_direct, x, weight, y, stride, dilation, padding, padding);
-    piece = piece_of(backward);
-    piece.primitive = dnnl::convolution_backward_weights(backward);
-    piece.weight = backward.diff_weights_desc();
+    piece = piece_of<dnnl::convolution_backward_weights>(backward, backward.diff_weights_desc());
   }
   piece.x = x;
   piece.y = y;
