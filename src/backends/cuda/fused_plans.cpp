@@ -138,8 +138,8 @@ void FusedPlans::run(const FusedOp& op, void* workspace, cudaStream_t stream, Ke
 void FusedPlans::execute(Entry& entry, const std::array<void*, 3>& data, void* workspace, cudaStream_t stream) {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, device_);
   constexpr std::array<std::int64_t, 3> kNames{1, 2, 3};  // the ids of the tensors: role + 1
-  pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(kNames));
-  pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(data));
+  pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kNames);
+  pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   if (!pack.finalize()) refuse();
   std::unique_lock issue_lock(issue_mutex_, std::defer_lock);

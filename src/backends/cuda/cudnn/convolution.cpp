@@ -54,28 +54,23 @@ void add_height(Shape& shape, int dim, std::int64_t value, int rank) {
 
 CudnnDescriptor tensor_descriptor(const Convolution& convolution, Role role, int device) {
   CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR, device);
-  const Shape& sizes = convolution[role].sizes;
-  const Shape strides = convolution.dense_strides(role);
   made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, std::int64_t(role) + 1);
   made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, types_of(convolution.dtype)->elements);
-  made.set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const std::int64_t>(sizes.begin(), sizes.end()));
-  made.set_all(CUDNN_ATTR_TENSOR_STRIDES, std::span<const std::int64_t>(strides.begin(), strides.end()));
+  made.set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, convolution[role].sizes);
+  made.set_all(CUDNN_ATTR_TENSOR_STRIDES, convolution.dense_strides(role));
   made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, Convolution::kAlignment);
   return made;
 }
 
 CudnnDescriptor convolution_descriptor(const Convolution& convolution, int device) {
   CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, device);
-  const auto set = [&](cudnnBackendAttributeName_t name, const Shape& values) {
-    made.set_all(name, std::span<const std::int64_t>(values.begin(), values.end()));
-  };
   made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, types_of(convolution.dtype)->compute);
   made.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
   made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t(convolution.stride.rank()));
-  set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, convolution.stride);
-  set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, convolution.padding);
-  set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, convolution.padding);
-  set(CUDNN_ATTR_CONVOLUTION_DILATIONS, convolution.dilation);
+  made.set_all(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, convolution.stride);
+  made.set_all(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, convolution.padding);
+  made.set_all(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, convolution.padding);
+  made.set_all(CUDNN_ATTR_CONVOLUTION_DILATIONS, convolution.dilation);
   return made;
 }
 

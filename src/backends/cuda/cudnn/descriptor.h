@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <ranges>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,9 +45,10 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, const T& value) {
     set(name, attribute_type<T>(), 1, &value);
   }
-  template <class T>
-  void set_all(cudnnBackendAttributeName_t name, std::span<const T> values) {
-    set(name, attribute_type<T>(), std::int64_t(values.size()), values.data());
+  template <std::ranges::contiguous_range Values>
+  void set_all(cudnnBackendAttributeName_t name, const Values& values) {
+    set(name, attribute_type<std::ranges::range_value_t<Values>>(), std::int64_t(std::ranges::size(values)),
+        std::ranges::data(values));
   }
   /// A descriptor that is an attribute must outlive this one.
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
