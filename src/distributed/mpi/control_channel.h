@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "distributed/mpi/datagrams.h"
-#include "distributed/mpi/handover.h"
-#include "distributed/mpi/members.h"
+#include "distributed/mpi/job.h"
 #include "distributed/mpi/transfers.h"
 
 namespace lockstep::mpi {

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/mpi/handover.h"
-#include "distributed/mpi/members.h"
+#include "distributed/mpi/job.h"
 
 namespace lockstep::mpi {
 
