@@ -39,10 +39,10 @@ struct Context {
   const BatchShard* shard = nullptr;                    ///< The thread's rows of the batch; null: all rows.
   GeneratorState* batch_generator = nullptr;            ///< A sequence that all replicas share; null: `generator`.
   const autograd::RunningNode* running_node = nullptr;  ///< The node whose backward runs.
-  const nn::CopyTarget* copy_target = nullptr;          ///< Where parameters are copied to; null: beside the original.
+  const nn::CopyTarget* copy_target = nullptr;          ///< Where parameters are copied to; null: same device.
   ReplicaBarrier* barrier = nullptr;                    ///< The barrier of the pass's replicas, if there are several.
   std::size_t replica = 0;                              ///< This replica's number in the pass.
-  autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
+  autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in a 16-bit dtype; null: no autocast.
   ReplayValues* replay_values = nullptr;                ///< The step that is being captured; null: none.
   HostState* host_state = nullptr;                      ///< The step that is or will be captured; null: none.
   std::uint64_t checkpoint = 0;  ///< Number of the innermost checkpoint() whose function runs; 0: none.

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// As printf prints a finite number: %.4g for chars_format::general and 4.
+/// A finite number's digits as printf prints them: for chars_format::general and precision 4, as with %.4g.
 inline std::string digits_of(double value, std::chars_format format, int precision) {
-  char digits[400];  // the largest double has 309 before the point
+  char digits[400];  // the largest double has 309 digits before the point
   return {digits, std::to_chars(digits, std::end(digits), value, format, precision).ptr};
 }
 

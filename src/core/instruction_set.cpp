@@ -45,8 +45,8 @@ InstructionSet choose() {
   if (!choice || !*choice) return most;
   for (std::size_t i = 0; i <= std::size_t(most); ++i)
     if (choice == kSetNames[i]) return InstructionSet(i);
-  throw InvalidArgument(text("[LOCKSTEP_CPU] expected plain, avx2 or avx512, and no more than this processor has, ",
-                             kSetNames[std::size_t(most)], ", got \"", choice, "\""));
+  throw InvalidArgument(text("[LOCKSTEP_CPU] expected plain, avx2 or avx512, and at most ",
+                             kSetNames[std::size_t(most)], ", the best set of this processor, got \"", choice, "\""));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lists names in messages: the valid choices, if another was asked for.
+// Lists names in a message, such as the valid choices after the caller named another.
 #pragma once
 
 #include <cstddef>

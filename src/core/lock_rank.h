@@ -2,7 +2,7 @@
 // of print(), mpi::join() and core/lifetime.cpp.) A thread takes a lock only if it holds none of the same or a later
 // rank, so there are no deadlocks. Debug and sanitizer builds check it (core/ranked_mutex.h).
 //
-// A lock that may be held while another is taken comes before it. No thread waits for a job, a replica or another
+// If a thread may hold lock A while it takes lock B, A comes before B. No thread waits for a job, a replica or another
 // backward while it holds a lock (DeviceThread::wait_until).
 #pragma once
 
@@ -19,7 +19,7 @@ enum class LockRank : std::uint8_t {
   // parallel and autograd: under some of these, operations are recorded and enqueued.
   backward,          ///< One backward's ready queues, and the gradients that reached its nodes.
   gradient_buckets,  ///< Buckets and the parameters in them, between backwards.
-  bucket_launch,     ///< The number of the next bucket to launch, and the buckets in the launcher's hands.
+  bucket_launch,     ///< The number of the next bucket to launch, and the buckets that the launcher thread has taken.
   replica_barrier,   ///< The replicas of a pass that have arrived.
   replica_group,     ///< Serializes use of the communicator of a group of replicas.
   accumulator,       ///< The gradient of a leaf, to which several backwards may add.
@@ -28,7 +28,7 @@ enum class LockRank : std::uint8_t {
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
   transient_memory,  ///< Buffers for parameters and gradients that are divided between devices.
-  bucket_buffers,    ///< Buffers for buckets of gradients that are not whole all the time.
+  bucket_buffers,    ///< Buffers for whole buckets of sharded gradients, which are whole only during a backward.
   replay_values,     ///< The values that the host sends to a captured step.
   generator,         ///< The process's sequence of random numbers.
   world,             ///< Serializes exchanges between all processes of a job on the host.
@@ -57,7 +57,7 @@ enum class LockRank : std::uint8_t {
   sim_collective,    ///< The ranks that have arrived at an operation.
   sim_staged_bytes,  ///< Bytes of host memory that a stream's tasks hold.
   sim_stream,        ///< The tasks of a stream, and its error.
-  sim_async_error,   ///< The errors that an error was joined with.
+  sim_async_error,   ///< The list of errors that will be thrown together with an error (AsyncError::join).
 
   transport,  ///< Messages between processes.
 

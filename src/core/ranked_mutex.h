@@ -19,7 +19,7 @@ inline constexpr bool kChecksLocks = true;
 
 namespace detail {
 void about_to_lock(LockRank rank) noexcept;  // aborts if a held lock has this rank or a later one
-void has_locked(LockRank rank) noexcept;     // by try_lock(), which cannot deadlock
+void has_locked(LockRank rank) noexcept;     // called after try_lock(), which cannot deadlock: checks nothing
 void has_unlocked(LockRank rank) noexcept;
 void abort_if_any_is_held(const char* function) noexcept;
 
@@ -88,7 +88,7 @@ class RankedCondition {
     native.release();
     return status;
   }
-  /// Waits until done() or the time. Returns the last done().
+  /// Waits until done() returns true or `time` has come. Returns the last result of done().
   template <LockRank kRank, class Clock, class Duration, class Done>
   bool wait_until(std::unique_lock<RankedMutex<kRank>>& lock, const std::chrono::time_point<Clock, Duration>& time,
                   const Done& done) {

@@ -91,7 +91,7 @@ Shape broadcast(const char* op, const Shape& a, const Shape& b) {
 }
 
 int wrap_dim(const char* op, std::int64_t dim, int rank) {
-  const int bound = std::max(rank, 1);  // a 0-dim tensor answers to dim 0 and -1
+  const int bound = std::max(rank, 1);  // a 0-dim tensor accepts dim 0 and -1
   if (dim < -bound || dim >= bound)
     throw ShapeError(text("[", op, "] expected a dimension in [", -bound, ", ", bound - 1, "], got ", dim));
   return int(dim < 0 ? dim + bound : dim);

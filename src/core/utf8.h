@@ -12,9 +12,9 @@ namespace lockstep {
 std::size_t utf8_bytes(std::string_view text);
 /// True if all of the text is valid UTF-8.
 bool is_utf8(std::string_view text);
-/// The number of a character, whose bytes are valid UTF-8.
+/// The code point of a character, whose bytes are valid UTF-8.
 std::uint32_t code_of(std::string_view character);
-/// Appends the character with this number.
+/// Appends the character with this code point.
 void append_utf8(std::string& to, std::uint32_t code);
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ void copy_values(const Tensor& to, const Tensor& from);
 
 /// Sets every element to `value`. Does not bump the version.
 void fill_values(const Tensor& tensor, double value);
-/// Throws InvalidArgument if an integer dtype cannot hold the number: beyond its range, or NaN.
+/// Throws InvalidArgument naming `op` if an integer dtype cannot hold `value`, which is beyond its range or NaN.
 void check_fits(const char* op, double value, DType dtype);
 
 /// A contiguous copy of the values with that dtype on that device.

@@ -127,11 +127,11 @@ Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options,
   if (options.device && !options.device->is_cpu())
     throw InvalidArgument(text("[from_blob] expected memory of the CPU, got the device ", *options.device));
   if (options.pinned_memory)
-    throw InvalidArgument("[from_blob] expected memory as it is, got pinned_memory: pin_memory() makes a pinned copy");
+    throw InvalidArgument("[from_blob] cannot pin the caller's memory: use pin_memory(), which makes a pinned copy");
   const std::int64_t numel = checked_elements("from_blob", sizes);
   if ((!memory && numel) || reinterpret_cast<std::uintptr_t>(memory) % size_of(dtype))
     throw InvalidArgument(text("[from_blob] expected memory aligned for ", dtype, ", got the address ", memory));
-  Tensor result = make_tensor(device_state(Device()), 0, dtype);  // the device counts it as an empty storage
+  Tensor result = make_tensor(device_state(Device()), 0, dtype);  // counted in DeviceState::empty_storages
   TensorImpl& impl = *result.impl();
   impl.numel = numel;
   impl.sizes = sizes;
@@ -171,7 +171,7 @@ void detail::throw_too_large(std::uint64_t value) {
 void check_fits(const char* op, double value, DType dtype) {
   visit_all(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      // Negative numbers wrap in unsigned dtypes, as in PyTorch. 2^63 is a double, the greatest int64 is none.
+      // Negative numbers wrap in unsigned dtypes, as in PyTorch. A double can be 2^63, but not the greatest int64.
       const double above = 2. * double(std::numeric_limits<T>::max() / 2 + 1);
       const double least = std::is_signed_v<T> ? double(std::numeric_limits<T>::min()) : 1 - above;
       if (!(value >= least && value < above))

@@ -22,11 +22,11 @@ class HostStatePart {
  public:
   virtual ~HostStatePart() = default;
 
-  virtual bool is_gone() const = 0;         ///< True if the object no longer exists: a temporary of the step.
+  virtual bool is_gone() const = 0;         ///< True if the object, a temporary of the step, no longer exists.
   virtual void begin() = 0;                 ///< Called before a capture: notes the state that the step finds.
   virtual void end(const ReplayValues&) {}  ///< Called after the capture: notes the state that it left.
-  /// Names, for a message, state that differs from what the captured step found; null if none does. Throws
-  /// InvalidArgument if the step's function cannot run any more.
+  /// Returns a name, for a message, of state that differs from what the captured step found; null if no state differs.
+  /// Throws InvalidArgument if the step's function cannot run any more.
   virtual const char* find_mismatch() = 0;
   virtual void restore_captured() {}  ///< Called after a replay: sets the state to what the captured step left.
   virtual void after_step() {}        ///< Called after each step, run on the host or replayed.
@@ -69,7 +69,7 @@ class HostState {
 /// An object that each step uses, such as a schedule: it must outlive the CapturedStep's replays.
 class RequiredObject final : public HostStatePart {
  public:
-  /// `what`: a literal.
+  /// `what`, a string literal, names the object in messages.
   RequiredObject(std::weak_ptr<const void> object, const char* what) : object_(std::move(object)), what_(what) {}
 
   bool is_gone() const override { return object_.expired(); }
@@ -81,7 +81,7 @@ class RequiredObject final : public HostStatePart {
   const char* const what_;
 };
 
-/// For a part whose object was destroyed although the step's function refers to it.
+/// Throws InvalidArgument: the object `what` was destroyed although the step's function refers to it.
 [[noreturn]] void throw_gone_from_step(const char* what);
 
 }  // namespace lockstep

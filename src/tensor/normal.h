@@ -4,7 +4,7 @@
 // way that a compiler could fuse. Accurate to about 1e-6 (float) and 1e-14 (double). Pure functions.
 #pragma once
 
-#include <math.h>  // the global names: the ones a GPU has too
+#include <math.h>  // functions in the global namespace, which GPU code has too
 
 #include <bit>
 #include <cstdint>
@@ -33,8 +33,9 @@ LOCKSTEP_HD T polynomial(T x, T c0, Rest... rest) {
   return fused(polynomial(x, rest...), x, c0);
 }
 
-// Coefficients are Chebyshev fits: of (log(1+f) - f) / f^2 over sqrt(1/2) <= 1+f <= sqrt(2), of
-// (log((1+s)/(1-s)) - 2s) / s^3 over the same, of (sin t - t) / t^3 and (cos t - 1) / t^2 over |t| <= pi/4 in t^2.
+// Coefficients are Chebyshev fits: of (log(1+f) - f) / f^2 over sqrt(1/2) <= 1+f <= sqrt(2); of
+// (log((1+s)/(1-s)) - 2s) / s^3 over the same range of (1+s)/(1-s); of (sin t - t) / t^3 and (cos t - 1) / t^2, as
+// polynomials in t^2, over |t| <= pi/4.
 
 /// The natural logarithm of a positive, normal x. x is reduced to a mantissa between sqrt(1/2) and sqrt(2).
 LOCKSTEP_HD inline float log_of(float x) {

@@ -39,7 +39,7 @@ LOCKSTEP_HD inline PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key) {
   return counter;
 }
 
-/// The key and the counter of block `index` of stream `stream` under `seed`, low words first.
+/// philox(counter, key) gives block `index` of stream `stream` under `seed`. Key and counter are stored low word first.
 LOCKSTEP_HD inline PhiloxKey philox_key(std::uint64_t seed) {
   return {{std::uint32_t(seed), std::uint32_t(seed >> 32)}};
 }
@@ -47,7 +47,8 @@ LOCKSTEP_HD inline PhiloxBlock philox_counter(std::uint64_t stream, std::uint64_
   return {{std::uint32_t(index), std::uint32_t(index >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)}};
 }
 
-/// A sequence that is independent of those of all other points, and of the numbers at this point.
+/// The start of a sequence that `point` determines. It is independent of the sequences of all other points, and of the
+/// numbers that are drawn at `point` itself.
 inline GeneratorState sequence_of(const GeneratorState& point) {
   const PhiloxBlock block = philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
   return {.seed = block.wide(0), .stream = block.wide(1)};
@@ -55,7 +56,7 @@ inline GeneratorState sequence_of(const GeneratorState& point) {
 
 /// A word as a number in [0, 1), from its upper 24 bits: a float holds no more with uniform spacing.
 LOCKSTEP_HD inline float to_uniform(std::uint32_t word) { return float(std::int32_t(word >> 8)) * 0x1p-24f; }
-/// The same with 53 bits.
+/// A 64-bit word as a number in [0, 1), from its upper 53 bits.
 LOCKSTEP_HD inline double to_uniform(std::uint64_t word) { return double(std::int64_t(word >> 11)) * 0x1p-53; }
 
 /// floor(word * range / 2^64): below `range`, each value with probability 1 / range to within 2^-64.

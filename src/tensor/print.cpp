@@ -21,7 +21,7 @@ constexpr int kPrecision = 4;
 constexpr std::int64_t kThreshold = 1000;  // tensors of more elements are summarized
 constexpr std::int64_t kEdge = 3;          // items at each end of a summarized dimension
 constexpr std::size_t kLineWidth = 80;
-constexpr std::size_t kIndent = 7;  // of the lines after "tensor("
+constexpr std::size_t kIndent = 7;  // columns before later lines: the width of "tensor("
 
 /// The elements to print, on the CPU. In a summarized tensor, only the ends of a dimension of more than 2 * kEdge are
 /// kept.

@@ -31,7 +31,8 @@ T below(T bound) {
   }
 }
 
-/// Uniform in [low, high), from 24 bits (float64: 53) for a width of 1. 16-bit types hold the rounded float.
+/// Uniform in [low, high): low + (high - low) u, where u in [0, 1) has 24 random bits (float64: 53). For 16-bit types,
+/// the float result is rounded.
 template <class T>
 struct Uniform {
   static constexpr double kFlops = 3;
@@ -103,7 +104,7 @@ inline std::uint64_t blocks_for(std::int64_t count, int per_block) noexcept {
 inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: they fit the L1 cache.
 
 /// words[i][lane] = word i of block first + lane of a sequence. Each step loops over all lanes, so that it becomes
-/// vector instructions; always inlined, so that these are of the caller's instruction set.
+/// vector instructions; the function is always inlined, so that it is compiled for the caller's instruction set.
 [[gnu::always_inline]] inline void make_blocks(const GeneratorState& start, std::uint64_t first, int lanes,
                                                std::uint32_t (&words)[4][kBlockLanes]) {
   const std::uint64_t from = start.offset + first;
@@ -122,7 +123,7 @@ inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: they fit the L
 /// Fills out[0 .. count), which is dense, from the blocks that begin at `random`.
 template <class Distribution, class T>
 struct RandomKernel {
-  static constexpr std::int64_t kGrain = 1 << 12;  // most blocks that are not divided between tasks
+  static constexpr std::int64_t kGrain = 1 << 12;  // the largest number of blocks that are not divided between tasks
   static constexpr int kLanes = kBlockLanes;
   static constexpr int kPer = Distribution::kPerBlock;
 

@@ -44,8 +44,8 @@ void detail::use_in_capture(Storage& storage) noexcept {
 
 const void* ReplayValue::data() const noexcept { return memory.impl()->data(); }
 
-// Allocates before the capture begins: memory that is allocated during it is overwritten by each replay (by a
-// simulation's poison).
+// Allocates before the capture begins: if memory is allocated during the capture, each replay overwrites it. (In a
+// simulation, it poisons the memory.)
 ReplayValues::ReplayValues(std::uint64_t first_node)
     : id_(++last_id), first_node_(first_node), begin_(current_generator()) {
   for (const Device& gpu : visible_gpus()) {
@@ -84,7 +84,7 @@ ReplayValue ReplayValues::add_random(DeviceState& device, const GeneratorState& 
   if (drawn.seed != begin_.seed || drawn.stream != begin_.stream)
     throw InvalidArgument(
         "[capture] a captured step can draw random numbers only from the generator of the thread that calls it, as "
-        "dropout does, not from a replica's own: draw them before the step, or run it eagerly");
+        "dropout does, not from a replica's own: draw the numbers before the step, or run the step eagerly");
   const GeneratorState first = start_at(drawn, is_sequence);
   const ReplayValue value = add(device, &first, sizeof first);
   const std::scoped_lock lock(mutex_);

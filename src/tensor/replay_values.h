@@ -47,18 +47,18 @@ class ReplayValues {
   /// values.
   ReplayValue add(DeviceState& device, const void* first, std::size_t bytes);
   /// Adds the start of random numbers that were drawn at `drawn`: `drawn` itself, or sequence_of(drawn) if is_sequence.
-  /// Throws InvalidArgument for a sequence of one replica's own.
+  /// Throws InvalidArgument if `drawn` is of a replica's own generator, not of the thread that calls the step.
   ReplayValue add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence);
   /// Adds an action that the host runs before each replay, in the order of these calls.
   void before_each(std::function<void()> action);
 
-  /// Captured work uses the storage, or is about to change it. Ignores storages that the captured step itself made.
+  /// Called when captured work uses the storage or is about to change it. Ignores storages that the captured step made.
   void use(Storage& storage);
   bool uses(const Storage& storage) const { return used_.contains(const_cast<Storage*>(&storage)); }
 
   void end_capture();          ///< Called when the step has been enqueued.
   void send();                 ///< Enqueues the present values on the current streams.
-  void advance();              ///< Runs the actions and draws the next random numbers.
+  void advance();              ///< Runs the actions of before_each(), and draws the next random numbers.
   void bump_versions() const;  ///< Called after a replay: bumps the versions.
 
   std::uint64_t id() const noexcept { return id_; }  ///< Unique in this process, from 1 on.
@@ -93,7 +93,7 @@ class ReplayValues {
 /// The point from which draw_for_batch() makes its sequence.
 GeneratorState draw_point_for_batch();
 
-/// The start of random numbers: `now`, or the value at `device_state` when the kernel runs.
+/// The start of random numbers: `now`, or, in a captured step, the value at `device_state` when the kernel runs.
 struct RandomStart {
   GeneratorState now;
   const GeneratorState* device_state = nullptr;

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// The holder of the last reference need not write the counter.
+// Returns true if the caller held the last reference, which can be dropped without a write to the counter.
 bool drop_reference(std::atomic<std::uint32_t>& references) noexcept {
   return references.load(std::memory_order_acquire) == 1 || references.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
@@ -24,8 +24,8 @@ std::string spelled(const Device& device) {
   return device.is_cpu() ? std::string("Device()") : text("Device::cuda(", device.index(), ')');
 }
 
-// Advises to move the input to the parameter's device; but if the parameter is on the CPU, its module was probably not
-// moved.
+// Advises to move the input to the parameter's device. If the parameter is on the CPU, the user probably forgot to move
+// its module, so the advice is to move that.
 std::string advice_for_devices(const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return " of another simulation";
   const auto is_parameter = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
@@ -266,8 +266,8 @@ void* Tensor::raw_data(DType expected) const {
                           ": use the matching C++ type, or convert with .to(dtype)"));
   if (impl.storage->transient)
     throw InvalidArgument(
-        "[data] expected a tensor whose memory stays, got a sharded parameter or gradient: its memory comes and goes; "
-        "take a clone()");
+        "[data] cannot return a pointer to a sharded parameter or gradient, because its memory is dropped and fetched "
+        "again: call data() of a clone()");
   wait_for_copies_from(impl);  // the caller may write
   return impl.data();
 }

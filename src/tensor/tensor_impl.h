@@ -34,7 +34,7 @@ struct Storage {
   static Storage* make(DeviceState& device, std::size_t bytes);
   /// On the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` if there are no GPUs, and OutOfMemory.
   static Storage* make_pinned(const char* op, std::size_t bytes);
-  /// The first byte. Brings transient memory.
+  /// The address of the first byte. If the memory is transient, brings it (TransientMemory::bring).
   std::byte* memory() const {
     if (transient) [[unlikely]]
       return transient->bring();
@@ -63,8 +63,8 @@ struct TensorImpl {
   std::unique_ptr<AutogradState> autograd;
   std::atomic<std::uint32_t> saves = 0;        ///< Number of operations that saved this or a view of it.
   std::atomic<std::uint32_t> views = 0;        ///< Number of tensors that have this as their base.
-  bool follows_base = false;                   ///< Changes of the base's graph change the view's too.
-  bool hides_graph = false;                    ///< A view, made under NoGrad, of what requires a gradient.
+  bool follows_base = false;                   ///< If the base's grad_fn changes, the view's is made anew from it.
+  bool hides_graph = false;                    ///< A view, made under NoGrad, of a tensor that requires a gradient.
   Tensor base;                                 ///< The base of a differentiable view (autograd/views.h).
   std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn when the view's grad_fn was made.
 
@@ -76,7 +76,8 @@ struct TensorImpl {
     if (storage) storage->release();
   }
 
-  /// The first element. Brings transient memory; work that uses the address is enqueued next (transient_memory.h).
+  /// The address of the first element. If the memory is transient, brings it; the caller must then enqueue the work
+  /// that uses the address (transient_memory.h).
   std::byte* data() const { return storage->memory() + offset * std::int64_t(size_of(dtype)); }
 };
 
@@ -94,11 +95,11 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 
 /// A new contiguous tensor, uninitialized, without a gradient.
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
-/// The same in page-locked memory, on the CPU. Throws as Storage::make_pinned.
+/// make_tensor() in page-locked memory, on the CPU. Throws as Storage::make_pinned.
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
-/// The same without memory, which must be given to it before its elements are used.
+/// make_tensor() without memory: the tensor must be given memory before its elements are used.
 Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype);
-bool is_without_memory(const Tensor& tensor) noexcept;  ///< True as long as it is.
+bool is_without_memory(const Tensor& tensor) noexcept;  ///< True until such a tensor is given memory.
 /// A tensor of another geometry over the same storage, without a gradient.
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
@@ -114,7 +115,7 @@ extern std::atomic<int> captures;  // number of steps that are being captured
 void use_in_capture(Storage& storage) noexcept;
 }  // namespace detail
 
-/// Work that is enqueued now uses the storage. If that work is captured, it keeps the storage alive.
+/// Called when work that uses the storage is enqueued. If a step captures this work, the step keeps the storage alive.
 inline void use_in_capture(Storage& storage) noexcept {
   if (detail::captures.load(std::memory_order_relaxed) != 0) [[unlikely]]
     detail::use_in_capture(storage);

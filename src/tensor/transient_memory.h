@@ -5,7 +5,7 @@
 //   2. It declares which memory its work uses on which stream: use_on() (kernels/launch.h).
 //   3. It enqueues its work, and then calls has_enqueued(), also if it fails: OperationEnd.
 //
-// From 1 to 3 the memory stays at its address, although the thread brings other memory.
+// From 1 to 3 the memory stays at its address, even if the thread brings other memory in between.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ class TransientMemory {
   virtual void use_on(const StreamHandle& stream) = 0;
   /// Sends values that were changed in place to all devices.
   virtual void publish() = 0;
-  /// The part of a tensor in this memory that the device always has, flat: an optimizer updates it. Undefined if the
-  /// memory is whole at present and has other values.
+  /// The part of `tensor`, flat, that the device always has, which an optimizer updates. An undefined Tensor if the
+  /// whole memory is on the device at present, with values that may differ from the part's.
   virtual Tensor own_part(const TensorImpl& tensor) const = 0;
 };
 
@@ -43,7 +43,7 @@ class TransientOwner {
   virtual void let_go(std::size_t number) noexcept = 0;
 };
 
-/// Calls owner->let_go(number) at this thread's next has_enqueued(), or at its end.
+/// Calls owner->let_go(number) at this thread's next has_enqueued(), or when the thread ends.
 void keep_until_enqueued(std::shared_ptr<TransientOwner> owner, std::size_t number);
 
 namespace detail {
@@ -55,7 +55,7 @@ void let_brought_memory_go() noexcept;
 /// storage. Does nothing if its memory is not transient. Throws OutOfMemory.
 void make_permanent(const Tensor& tensor);
 
-/// To be called after the work of an operation has been enqueued.
+/// Call this after the work of an operation has been enqueued: lets go of the memory that the thread brought.
 inline void has_enqueued() noexcept {
   if (detail::has_brought_memory) [[unlikely]]
     detail::let_brought_memory_go();
@@ -70,7 +70,7 @@ class OperationEnd {
   OperationEnd& operator=(const OperationEnd&) = delete;
 };
 
-/// While it lives, has_enqueued() does nothing on this thread: work is enqueued in the middle of an operation.
+/// While it lives, has_enqueued() does nothing on this thread: for copies that bring() enqueues in an operation.
 class WithoutEnqueuing {
  public:
   WithoutEnqueuing() noexcept : outer_(std::exchange(detail::has_brought_memory, false)) {}

@@ -1,5 +1,5 @@
-// Division by a number that is known before, as a GPU does it: with a multiplication and a shift. Ordinary C++, which
-// runs on the host too.
+// Division by a number that is known before the kernel starts, with a multiplication and a shift, since GPUs divide
+// slowly. Ordinary C++, which runs on the host too.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,8 @@ class Divisor {
  public:
   Divisor() = default;  ///< Division by 1.
   explicit Divisor(std::int64_t divisor) noexcept : divisor_(divisor) {
-    // Multiplier 0 and shift 31 give 0 for every dividend below 2^31; an empty dimension has no dividends.
+    // The default multiplier 0 and shift 31 give the quotient 0 for every dividend below 2^31. Divisor 0 is the size of
+    // an empty dimension, which has no indices to divide.
     if (divisor == 0 || divisor >= kFast) return;
     const auto d = std::uint64_t(divisor);
     shift_ = std::uint32_t(std::bit_width(d - 1));

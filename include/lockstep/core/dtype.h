@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Within a kind, dtypes are in the order of type promotion: an operation on two dtypes computes in the later one,
-/// except that float16 with bfloat16 gives float32.
+/// The enumerators are in the order of type promotion: an operation on two dtypes computes in the later one, except
+/// that float16 with bfloat16 gives float32.
 enum class DType : std::uint8_t { kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
 
-/// Short names.
+/// The enumerators without DType::, as in libtorch.
 inline constexpr DType kBool = DType::kBool;
 inline constexpr DType kUInt8 = DType::kUInt8;
 inline constexpr DType kInt32 = DType::kInt32;
@@ -25,8 +25,7 @@ inline constexpr DType kBFloat16 = DType::kBFloat16;
 inline constexpr DType kFloat32 = DType::kFloat32;
 inline constexpr DType kFloat64 = DType::kFloat64;
 
-// PyTorch's other names.
-/// libtorch's names.
+/// libtorch's other names of the same dtypes.
 inline constexpr DType kByte = kUInt8;
 inline constexpr DType kInt = kInt32;
 inline constexpr DType kLong = kInt64;
@@ -43,7 +42,7 @@ LOCKSTEP_API std::string_view name(DType dtype) noexcept;                       
 constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }  ///< float16 to float64, bfloat16 too.
 /// The dtype of an operation on both, by type promotion: see DType.
 LOCKSTEP_API DType promote(DType a, DType b) noexcept;
-/// Prints its name.
+/// Prints the dtype's name.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The dtype whose elements are T.

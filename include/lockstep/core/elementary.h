@@ -19,8 +19,8 @@
 namespace lockstep::elementary {
 
 #ifdef LOCKSTEP_VECTOR_MATH
-// Declares the C library's functions again, under names of our own and with the simd attribute (each has vector
-// variants) that the library's header sets only under -ffast-math.
+// Declares the C library's functions again, under names of our own and with the simd attribute, which says that a
+// function has vector variants. (The library's header sets the attribute only under -ffast-math.)
 namespace detail {
 #define LOCKSTEP_VECTOR_FUNCTION [[gnu::simd("notinbranch"), gnu::const]]
 extern "C" {
@@ -42,7 +42,7 @@ LOCKSTEP_VECTOR_FUNCTION double lockstep_pow_double(double, double) noexcept __a
 }  // namespace detail
 #endif
 
-// On a GPU, and without vector variants: the function of <cmath>.
+// The function that LOCKSTEP_ELEMENTARY calls: a vector variant if there is one, else (as on a GPU) that of <cmath>.
 #if defined(LOCKSTEP_VECTOR_MATH) && !defined(__CUDA_ARCH__)
 #define LOCKSTEP_ELEMENTARY_OF(name, type) detail::lockstep_##name##_##type
 #else

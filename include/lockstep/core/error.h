@@ -85,7 +85,7 @@ class LOCKSTEP_API BackendError : public Error {
   const std::string device;
 };
 
-/// Two accesses to the same memory that no event, stream or wait orders. Found by simulated devices.
+/// Simulated devices found two accesses to the same memory that no event, stream or wait orders.
 class LOCKSTEP_API RaceError : public Error {
  public:
   using Error::Error;

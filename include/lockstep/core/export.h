@@ -1,8 +1,8 @@
 // Marks the symbols that the shared library exports; all others are hidden. All public headers include this one, so it
-// also refuses options that no header can do without.
+// also rejects compilations without exceptions or RTTI, which the headers need.
 #pragma once
 
-#ifndef __CUDA_ARCH__  // the pass for the host looks
+#ifndef __CUDA_ARCH__  // nvcc: checked in the pass for the host
 #ifndef __cpp_exceptions
 #error "Lockstep needs exceptions: compile without -fno-exceptions"
 #endif

@@ -12,8 +12,8 @@ namespace lockstep {
 enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
 
 /// The best set that this processor has, or the one that the environment variable LOCKSTEP_CPU names: plain, avx2 or
-/// avx512. oneDNN uses it too. The last bits of results may depend on the set. Throws InvalidArgument for another name,
-/// and for a set that this processor or this build does not have.
+/// avx512. oneDNN is limited to the same set. The last bits of results may depend on the set. Throws InvalidArgument
+/// for another name, and for a set that this processor or this build does not have.
 LOCKSTEP_API InstructionSet instruction_set();
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 namespace lockstep::detail {
 
-/// A member of the object. A copy of the object has a lifetime of its own.
+/// A class that others point to has a Lifetime as a member. A copy of the object has a lifetime of its own.
 class LOCKSTEP_API Lifetime {
  public:
   Lifetime() = default;

@@ -94,7 +94,7 @@ template <class Name, class T, class... Rest>
 inline constexpr bool kAreNamed<Name, T, Rest...> = std::is_convertible_v<Name, std::string_view>&& kAreNamed<Rest...>;
 }  // namespace detail
 
-/// Does not compile, to report members without names.
+/// This overload never compiles: its static_assert reports members that are listed without names.
 template <class... T>
 requires(!detail::kAreNamed<T...>) NamedMembers<> members(T&&...) {
   static_assert(detail::kAreNamed<T...>, "each member has a name before it: members(\"fc1\", fc1, \"fc2\", fc2)");

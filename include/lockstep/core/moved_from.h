@@ -8,7 +8,7 @@
 
 namespace lockstep::detail {
 
-/// Throws InvalidArgument: "[type] expected what, got one that was moved from". Both are literals.
+/// Throws InvalidArgument: "[type] expected what, got one that was moved from". `type` and `what` are string literals.
 [[noreturn]] LOCKSTEP_API void throw_moved_from(const char* type, const char* what);
 
 /// A member that becomes true when its object is moved from.
@@ -20,13 +20,13 @@ struct MovedFrom {
   MovedFrom& operator=(const MovedFrom&) = default;
   MovedFrom(MovedFrom&& other) noexcept : value(std::exchange(other.value, true)) {}
   MovedFrom& operator=(MovedFrom&& other) noexcept {
-    const bool was = std::exchange(other.value, true);  // first: `other` may be *this
+    const bool was = std::exchange(other.value, true);  // before `value` is set: `other` may be *this
     value = was;
     return *this;
   }
 };
 
-/// *pointer. Throws as throw_moved_from() does if `pointer` is null.
+/// Returns *pointer. If `pointer` is null, calls throw_moved_from().
 template <class Pointer>
 decltype(auto) checked_deref(const Pointer& pointer, const char* type, const char* what) {
   if (!pointer) throw_moved_from(type, what);

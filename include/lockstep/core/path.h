@@ -23,7 +23,7 @@ class LOCKSTEP_API MemberPath {
       : MemberPath(parent, Step::member, member) {}  ///< A member.
   /// An element of a list or a tuple.
   MemberPath(const MemberPath& parent, std::size_t index) : parent_(&parent), index_(index), step_(Step::index) {}
-  /// A step of any kind. The name is not copied.
+  /// A step of any kind. The name is not copied: it must outlive the path.
   MemberPath(const MemberPath& parent, Step step, std::string_view name) : parent_(&parent), name_(name), step_(step) {}
 
   std::string str() const;         ///< The key of a state dict: body.0.weight.

@@ -4,7 +4,7 @@
 //   std::tuple, pair                                   their elements
 //   std::vector, deque, list, array, and C arrays      their elements
 //   std::optional, variant                             the value that they hold
-//   std::map, unordered_map with keys that compare     their values, by key, in the order of the keys
+//   std::map, unordered_map whose keys have <          their values, by key, in the order of the keys
 //
 // A value of any other type is one piece (a leaf of the pytree), which the caller handles or refuses with
 // require_known().
@@ -137,7 +137,7 @@ void with_key_text(const Key& key, const Visit& visit) {
     visit(std::string_view("..."));
 }
 
-/// True for structures whose type does not fix the number of parts or, for a variant, the alternative.
+/// True for structures whose number of parts (for a variant, whose alternative) is known only at run time.
 template <class T>
 inline constexpr bool kHasExtent = kStructure<T> == Structure::optional || kStructure<T> == Structure::variant ||
                                    kStructure<T> == Structure::map || requires(std::remove_cv_t<T>& value) {

@@ -5,17 +5,17 @@
 
 #include <lockstep/core/instruction_set.h>
 
-// One body is compiled for several instruction sets, by GCC and by clang. Builds without optimization, with a sanitizer
-// or with an emulated GPU do not, because they would not gain by it.
+// GCC and clang compile one body for several instruction sets. Builds without optimization, with a sanitizer or with an
+// emulated GPU compile it once, because they would not gain by more.
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
 #define LOCKSTEP_INSTRUCTION_SETS 1
 #endif
 
-/// Before a loop whose iterations are independent, so that the compiler need not compare the addresses of its operands.
-/// Clang's pragma also warns about a loop that cannot be vectorized. So a user's kernel compiled by clang gets it only
-/// if -Wno-pass-failed and LOCKSTEP_NO_PASS_FAILED are given, as for the library. (Without it, operations in place run
-/// as scalar code.)
+/// Stands before a loop whose iterations are independent, so that the compiled code need not compare the addresses of
+/// its operands. Clang's pragma also warns about a loop that cannot be vectorized. So a user's kernel compiled by clang
+/// gets the pragma only if -Wno-pass-failed and LOCKSTEP_NO_PASS_FAILED are given, as for the library. (Without the
+/// pragma, in-place operations run as scalar code.)
 #ifndef __clang__
 #define LOCKSTEP_IVDEP _Pragma("GCC ivdep")
 #elif defined(LOCKSTEP_NO_PASS_FAILED)
@@ -24,7 +24,8 @@
 #define LOCKSTEP_IVDEP
 #endif
 
-/// Before a short loop of constant length that should become one vector: clang would unroll it before it vectorizes.
+/// Stands before a short loop of constant length that should become one vector operation: otherwise clang would unroll
+/// the loop before it vectorizes.
 #ifdef __clang__
 #define LOCKSTEP_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
@@ -46,14 +47,14 @@ namespace lockstep {
 namespace detail {
 #define LOCKSTEP_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt"
 #define LOCKSTEP_AVX512 LOCKSTEP_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
-#ifdef __clang__  // its vectors are as wide as the instructions
+#ifdef __clang__  // clang uses the full vector width of the instruction set without an option
 #define LOCKSTEP_VECTOR_WIDTH(bits)
 #else
 #define LOCKSTEP_VECTOR_WIDTH(bits) ",prefer-vector-width=" #bits
 #endif
 // gnu::flatten inlines the functions that the body calls, so that they are compiled for these instructions too. (GCC
-// inlines what these call as well, clang only what is small or marked: LOCKSTEP_HD, LOCKSTEP_INLINE. A function that is
-// not inlined still runs, as plain code.)
+// also inlines the functions that those call. Clang inlines only functions that are small or marked: LOCKSTEP_HD,
+// LOCKSTEP_INLINE. A function that is not inlined still runs, as plain code.)
 template <class Body, class... Args>
 [[ gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline ]] void with_avx2(
     const Body& body, Args... args) {

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A dtype or a device alone, in place of options: zeros({2, 2}, kInt64); rand({5}, "cuda:1").
+/// Types that may stand in place of TensorOptions, a dtype or a device: zeros({2, 2}, kInt64); rand({5}, "cuda:1").
 template <class T>
 concept OneOption = std::same_as<T, DType> || std::convertible_to<T, Device>;
 template <OneOption T>
@@ -44,7 +44,7 @@ Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< For
 }
 
 /// start, start + step, ... before stop. int64, unless the options give another dtype or an argument is fractional.
-/// Throws InvalidArgument when step does not lead from start to stop.
+/// Throws InvalidArgument if the step is 0 or has the wrong sign, so that it does not lead from start to stop.
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
 
@@ -76,7 +76,7 @@ LOCKSTEP_API Tensor from_blob(void* memory, const Shape& sizes, const TensorOpti
                               std::function<void(void*)> deleter = {});
 
 /// The element type in which values of a C++ type are stored. As in PyTorch, doubles become float32 and integers int64;
-/// std::uint8_t and bool stay.
+/// std::uint8_t and bool keep their type.
 template <class T>
 using TensorElement = std::conditional_t<
     std::is_same_v<T, bool>, bool,
@@ -167,7 +167,7 @@ requires std::is_arithmetic_v<T> Tensor tensor(const std::array<T, kSize>& value
   return detail::from_values(std::vector<T>(values.begin(), values.end()), {std::int64_t(kSize)}, options);
 }
 
-// The same functions with one option.
+// The functions above with a dtype or a device in place of the options.
 template <OneOption T>
 Tensor empty(const Shape& sizes, const T& option) {
   return empty(sizes, options_of(option));

@@ -22,7 +22,7 @@ struct EllipsisTag {};
 struct NoneTag {
   operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< In a Slice: no bound.
 };
-inline constexpr EllipsisTag Ellipsis;  ///< All dimensions that no other entry takes, whole.
+inline constexpr EllipsisTag Ellipsis;  ///< Keeps all dimensions that no other entry indexes whole.
 inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, no bound.
 
 /// Elements start, start + step, ... before stop. Negative positions count from the end. Slice(1, None): all but the
@@ -32,7 +32,7 @@ struct Slice {
   std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< One past the last element.
   std::int64_t step = 1;                                         ///< The distance between elements.
 
-  Slice() = default;  ///< All of the dimension.
+  Slice() = default;  ///< The whole dimension.
   Slice(std::optional<std::int64_t> from, std::optional<std::int64_t> to = {}, std::int64_t by = 1)
       : start(from.value_or(0)), stop(to.value_or(std::numeric_limits<std::int64_t>::max())), step(by) {}
 };
@@ -74,8 +74,8 @@ class ElementIndex {
   ElementIndex(const char (&text)[kSize]) : index_(text) {}
   ElementIndex(Tensor places) : index_(None), places_(std::move(places)) {}
 
-  const Index& index() const noexcept { return index_; }  ///< None if the entry is a tensor.
-  /// Undefined if the entry is an Index.
+  const Index& index() const noexcept { return index_; }  ///< The Index; the Index None if the entry is a tensor.
+  /// The tensor of indices; an undefined Tensor if the entry is an Index.
   const Tensor& places() const noexcept { return places_; }
 
  private:

@@ -67,7 +67,7 @@ LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
 /// Fills a floating tensor with normal numbers. Not recorded for backward.
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
 
-// The same functions with one option.
+// The functions above with a dtype or a device in place of the options.
 template <OneOption T>
 Tensor rand(const Shape& sizes, const T& option) {
   return rand(sizes, options_of(option));

@@ -32,7 +32,7 @@ struct BackwardOptions;
 /// The dtype, device and memory of a new tensor. The defaults are float32 and the CPU, or, in the _like functions, the
 /// given tensor's dtype and device.
 struct TensorOptions {
-  std::optional<DType> dtype = {};  ///< Default: see above.
+  std::optional<DType> dtype = {};  ///< nullopt: the default above.
   std::optional<Device> device = {};
   bool requires_grad = false;  ///< backward() computes a gradient for the new tensor.
   bool pinned_memory = false;  ///< In page-locked memory on the CPU: see Tensor::pin_memory().
@@ -64,7 +64,7 @@ class TensorAccessor {
 /// underscore change the tensor in place and return it.
 class LOCKSTEP_API Tensor : public TensorMethods {
  public:
-  Tensor() noexcept {}  ///< Undefined: holds nothing.
+  Tensor() noexcept {}  ///< An undefined tensor: a null handle.
   Tensor(const Tensor& other) noexcept : TensorMethods(), impl_(other.impl_) { acquire(); }
   Tensor(Tensor&& other) noexcept : TensorMethods(), impl_(std::exchange(other.impl_, nullptr)) {}
   /// Rebinds the handle; the array that it held is released.
@@ -104,8 +104,8 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   bool is_contiguous() const;  ///< True if the elements are dense, in row-major order.
 
   // Values on the host: these wait for the device, and throw the errors of its work.
-  /// The only element, converted to T, any arithmetic type. Throws ShapeError unless there is exactly one. Without a
-  /// type it is a double, to which integers beyond 2^53 are rounded.
+  /// The only element, converted to T, any arithmetic type. Throws ShapeError unless there is exactly one. item()
+  /// without a T returns a double, to which integers beyond 2^53 are rounded.
   template <class T = double>
   T item() const {
     return static_cast<T>(item_number());
@@ -231,12 +231,12 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// Throws AutogradError for true if the dtype is not floating, and for false if an operation computed the tensor.
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;  ///< True if no operation computed it: grad() has its gradient.
-  /// The gradient that backward() accumulated, undefined if there is none. For a parameter of a DataParallel it is the
-  /// gradient of the whole batch, and in-place changes of it apply to every replica; call grad() again after the next
-  /// backward, step or clipping, which may move it to other memory.
+  /// The gradient that backward() accumulated; an undefined Tensor if there is none. For a parameter of a
+  /// DataParallel it is the gradient of the whole batch, and in-place changes of it apply to every replica; call grad()
+  /// again after the next backward, step or clipping, which may move the gradient to other memory.
   Tensor grad() const;
-  /// Sets the gradient, or drops it if `grad` is undefined. For a parameter of a DataParallel, every replica gets a
-  /// copy.
+  /// Sets the gradient, or drops it if `grad` is an undefined Tensor. For a parameter of a DataParallel, every replica
+  /// gets a copy.
   void set_grad(const Tensor& grad);
   /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient`, the gradient of this
   /// tensor, has its shape; its default is 1 for a tensor of one element.
@@ -258,7 +258,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// Makes backward keep this tensor's gradient in grad() even if it is not a leaf. Throws AutogradError if the tensor
   /// does not require a gradient.
   void retain_grad();
-  /// The name of its node, such as "AddmmBackward"; empty for a leaf.
+  /// The name of the node that computed this tensor, such as "AddmmBackward"; empty for a leaf.
   std::string_view grad_fn() const;
   /// The number of in-place changes of the array so far, through any view.
   std::uint64_t version() const;

@@ -97,7 +97,7 @@ consteval bool is_plain() {
 template <class T>
 inline constexpr bool kHidesNoTensors = kHoldsTensors<T> || kIsPlain<std::remove_cv_t<T>>;
 
-/// Does not compile for a part that may hide tensors.
+/// Calls of this function do not compile if a Part may hide tensors.
 template <class Part>
 constexpr void require_shown_tensors() {
   require_known<Part, kHidesNoTensors<Part>>();
