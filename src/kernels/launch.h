@@ -26,8 +26,8 @@ inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(st
 /// the library may have none).
 void check_forms(const char* op, const DeviceState& device, bool has_device_form);
 
-/// Enqueues a kernel over tensors of one device, of which at least one of `written` is defined; skips the undefined
-/// ones. The kernel must hold its arguments by value: it may run later.
+/// Enqueues a kernel over tensors of one device. Skips undefined tensors; at least one of `written` is defined. The
+/// kernel must hold its arguments by value: it may run later.
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel);
 template <class Kernel>

@@ -34,10 +34,11 @@ constexpr int bytes_of(Stored stored) { return stored < Stored::float16 ? 1 << i
 /// An operand of a loop.
 struct ElementwiseOperand {
   Stored stored;
-  bool reads, writes;  ///< The loop reads or writes it.
+  bool reads, writes;  ///< True if the loop reads the operand; if it writes the operand.
 };
 
-/// T: the element type, const if the loop only reads it. `reads`: the loop also reads an operand that it writes.
+/// T: the operand's element type, const if the loop only reads the operand. `reads`: true if the loop also reads an
+/// operand that it writes.
 template <class T>
 constexpr ElementwiseOperand elementwise_operand(bool reads) {
   static_assert(sizeof(T) <= 8 && std::has_single_bit(sizeof(T)));
@@ -53,8 +54,8 @@ struct ElementwiseLoop {
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
   std::int64_t grain;    ///< The largest number of elements that are not divided between tasks.
-  bool takes_any_count;  ///< `count` need not be a multiple of kVector.
-  bool takes_stored;     ///< All operands are stored in their compute types.
+  bool takes_any_count;  ///< True if `count` need not be a multiple of kVector.
+  bool takes_stored;     ///< True if all operands are stored in their compute types.
 };
 /// The operands of a loop.
 template <class... Operand>

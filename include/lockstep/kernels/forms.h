@@ -34,7 +34,7 @@ decltype(auto) in_all_forms(const Kernel& kernel) {
   if constexpr (std::is_invocable_v<const Kernel&, const KernelContext&>)
     return (kernel);  // by reference
   else
-    return [](const KernelContext&) { throw std::logic_error("a kernel for GPUs alone, on the host"); };
+    return [](const KernelContext&) { throw std::logic_error("a kernel that has only a GPU form ran on the host"); };
 #endif
 }
 

@@ -35,7 +35,7 @@ Shape broadcast_strides(const Operand& tensor, const Shape& sizes) noexcept {
 /// Merges neighbouring dimensions that are evenly strided in all operands, and drops dimensions of size 1.
 template <int N>
 void collapse(Geometry<N>& g) noexcept {
-  int last = -1;  // the dimension kept last
+  int last = -1;  // the dimension that was kept last; -1: none yet
   for (int i = 0; i < g.sizes.rank(); ++i) {
     if (g.sizes[i] == 1) continue;
     bool merges = last >= 0;

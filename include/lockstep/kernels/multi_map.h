@@ -32,7 +32,7 @@ struct MultiSpan {
   std::int64_t count = 0;
 };
 
-// f.bind() if f has it, else f. bind() reads f's values from device memory, once, when the kernel runs.
+// Returns f.bind() if f has bind(), else f. bind() reads f's values from device memory, once, when the kernel runs.
 template <class F>
 LOCKSTEP_HD auto bound(const F& f) {
   if constexpr (requires { f.bind(); })
@@ -147,7 +147,7 @@ MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLo
     if (span.count > 0) spans.push_back(span);
   }
   merge(spans, loop.element_bytes);
-  operands.accesses.reserve(spans.size() * N + 1);  // and one for the parameters that f reads
+  operands.accesses.reserve(spans.size() * N + 1);  // one more for the parameters that f reads
   for (const MultiSpan<N>& span : spans)
     for (std::size_t n = 0; n < N; ++n) {
       const std::size_t bytes = std::size_t(span.count) * loop.element_bytes[n];

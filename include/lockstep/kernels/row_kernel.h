@@ -1,6 +1,6 @@
 // The kernel of the row pattern: a function object gets one row of each operand at a time, along one dimension of all
-// operands. For softmax, normalization, running sums, picking by index. On the host, threads work on different rows; on
-// a GPU, each row has a team of threads, whose size depends on the row's length (cuda/rows.h).
+// operands. Softmax, normalization, running sums and picking by index use it. On the host, threads work on different
+// rows; on a GPU, each row has a team of threads, whose size depends on the row's length (cuda/rows.h).
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ RowGeometry<int(N)> rows_along(int dim, const std::array<const Shape*, N>& sizes
 template <class F, class Out, class... In>
 struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   static constexpr int kOperands = 1 + sizeof...(In);
-  static constexpr std::int64_t kGrain = 1 << 14;  // most elements that are not divided between tasks
+  static constexpr std::int64_t kGrain = 1 << 14;  // up to this many elements are not divided between tasks
 
   using RowGeometry<kOperands>::outer, RowGeometry<kOperands>::lengths, RowGeometry<kOperands>::steps;
 
@@ -84,7 +84,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   }
 
  private:
-  // False for binary16, whose numbers are converted one at a time.
+  // False if an operand is Half: its elements are converted one at a time, so loops do not become vector instructions.
   static constexpr bool kVectorizes = !std::is_same_v<Out, Half> && !(std::is_same_v<In, Half> || ...);
 
   template <class Step>

@@ -47,7 +47,7 @@ class OneThread {
     for (std::int64_t i = 0; i < length; ++i) visit(i);
   }
 
-  /// For a row that is read several times: a team that has enough registers keeps its elements there.
+  /// Returns the row, or a copy in registers if the team has enough of them. Use it for a row that is read repeatedly.
   template <class AnyRow>
   LOCKSTEP_HD const AnyRow& kept(const AnyRow& row) const {
     return row;
@@ -63,7 +63,7 @@ class OneThread {
   LOCKSTEP_HD bool first() const { return true; }  ///< True for the one thread that writes a row's single values.
 };
 
-/// Two sums of one pass.
+/// Two sums that one pass over a row computes.
 template <class A>
 struct TwoSums {
   A first, second;
@@ -99,7 +99,7 @@ LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
       [](C a, C b) { return b > a ? b : a; });
 }
 
-/// True if f takes the rows without a team: then one thread computes a row, on a GPU as well.
+/// True if f takes the rows without a team. Then one thread computes each row, on a GPU too.
 template <class F, class... Rows>
 inline constexpr bool kTakesNoTeam = std::is_invocable_v<const F&, Rows...>;
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kBuffer = 256;  // elements of a buffer
 
-// Runs the loop, with buffers for the operands whose elements it cannot access in place as whole vectors.
+// Runs the loop, with buffers for operands that it cannot read or write in place, as whole vectors of dense elements.
 [[gnu::noinline]] void buffered_row(const ElementwiseWork& work, std::byte* const* data, const std::int64_t* steps,
                                     std::int64_t count, bool all_in_place) {
   alignas(64) std::byte buffers[ElementwiseLoop::kMostOperands][kBuffer * sizeof(double)];

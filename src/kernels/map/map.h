@@ -10,7 +10,7 @@ namespace lockstep {
 template <class T, class>
 using Always = T;
 
-/// The function of conversions and copies.
+/// Returns its argument: the function of kernels that copy or convert.
 struct Identity {
   static constexpr bool kArithmetic = true;
   template <class T>
@@ -38,7 +38,7 @@ void map(const char* name, double flops_per_element, const F& f, const Tensor& o
   map(name, flops_per_element, map_forms<F, Out, In...>(), f, out, inputs...);
 }
 
-/// A visitor of dtypes: the forms of out = f(inputs...), all of one type.
+/// A visitor of dtypes. For each dtype it gives the forms of out = f(inputs...), in which all operands have this dtype.
 template <class F, class... Inputs>
 struct FormsOfOneType {
   template <class T>

@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// R is a copyable object with load(x), on doubles, and combine(a, b), on CompensatedSums, of which one has the sum 0
-/// and changes nothing.
+/// R is a copyable object with load(x), which takes and returns a double, and combine(a, b), which takes and returns
+/// CompensatedSums and for which a CompensatedSum of 0 is the identity.
 template <class R, class T>
 struct MultiReduceKernel {
   static constexpr std::int64_t kPiece = 1 << 14;  // elements that one thread combines
@@ -27,7 +27,7 @@ struct MultiReduceKernel {
     const T* from;
     std::int64_t count;
     CompensatedSum* to;
-    std::int64_t first;  // the number of the row's first piece, of all rows' pieces
+    std::int64_t first;  // the number of the row's first piece; pieces are numbered over all rows
     std::int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
   };
 

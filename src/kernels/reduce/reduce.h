@@ -30,7 +30,7 @@ struct ReduceKernel {
   void operator()(const KernelContext& context) const { host::reduce(context, of, *forms.host, &reducer); }
   void enqueue(const KernelContext& context) const { forms.grids(*this, context); }
 };
-/// The dimensions of a tensor to reduce.
+/// True for each dimension of a tensor that is reduced.
 using DimMask = std::array<bool, Shape::kMaxRank>;
 
 /// x's sizes without the reduced dimensions, or with size 1 for each of them if keep_dims.
@@ -45,8 +45,8 @@ inline Shape reduced_sizes(const Shape& sizes, const DimMask& mask, bool keep_di
 /// elements.
 ReductionPlan plan_reduction(const Tensor& out, const Tensor& x, const DimMask& mask);
 
-/// Reduces x over the masked dimensions into `out`. R is a copyable object, for elements In and results Out of a
-/// compute type each, with
+/// Reduces x over the masked dimensions into `out`. x has elements of type In and `out` of type Out. R is a copyable
+/// object, which works on their compute types, with
 ///   Accumulator           a type,
 ///   identity()            -> Accumulator,
 ///   load(x)               -> Accumulator, from one element in its compute type,

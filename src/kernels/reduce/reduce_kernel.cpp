@@ -10,7 +10,7 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;        // most elements that are not divided between tasks
+constexpr std::int64_t kGrain = 1 << 15;        // up to this many elements are not divided between tasks
 constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that one task combines
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
@@ -97,7 +97,8 @@ class Reducer {
     }
   }
 
-  // Like part(), but pairwise in blocks of at most kChain rows, or of kChain steps of kLanes elements of a long row.
+  // Like part(), but reduces blocks of elements and merges their totals pairwise. A block has kChain rows, or, in rows
+  // of more than kRow elements, kChain times kLanes elements.
   void span(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const std::int64_t most = kChain * (inner_ > kRow ? kLanes : inner_);
     if (end - begin <= most) return part(from, begin, end, total);
@@ -128,7 +129,7 @@ class Reducer {
   void by_rows(const KernelContext& context) const {
     const std::int64_t length = of_.reduced.numel;
     const int last = of_.kept.sizes.rank() - 1;
-    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs whose inputs are in_step apart
+    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // neighbouring outputs; inputs are in_step apart
     const std::int64_t in_step = last < 0 ? 0 : of_.kept.strides[1][last];
     const bool at_once = of_.reduced.sizes.rank() <= 1 && length <= kRow;
     parallel_for(context, of_.kept.numel, kGrain / std::max<std::int64_t>(length, 1) + 1,
@@ -180,7 +181,7 @@ class Reducer {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         std::byte* const totals = pairwise_reduce(
-            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merging costs more for columns
+            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // long blocks: merging columns costs more
             [&](std::int64_t first, std::int64_t last) {
               std::byte* const next = open.push();
               take_rows(block * kBeside, count, first, last, next);
@@ -226,7 +227,7 @@ class Reducer {
   const ReduceLoops& loops_;
   const void* const reducer_;
   const ElementMoves& moves_;
-  const std::int64_t inner_, step_;  // of the reduced elements' last dimension
+  const std::int64_t inner_, step_;  // size and stride of the last reduced dimension
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace lockstep {
 /// The greatest size of an accumulator.
 inline constexpr std::size_t kAccumulatorBytes = 8;
 
-/// The loops of a reducer; elements in their compute type, accumulators contiguous.
+/// The loops of a reducer. They take elements in their compute type; accumulators are contiguous.
 struct ReduceLoops {
   Stored in, out;
   std::size_t accumulator_bytes;
@@ -31,7 +31,7 @@ struct ReduceLoops {
   void (*columns)(const void* reducer, const void* values, std::int64_t stride, std::int64_t rows, void* totals,
                   std::int64_t count);
   void (*merge)(const void* reducer, void* totals, const void* next, std::int64_t count);
-  /// results = finished totals of `reduced` elements each, in out's compute type.
+  /// results[i] = R::finish(totals[i], reduced), in out's compute type; `reduced`: the elements combined in each total.
   void (*finish)(const void* reducer, const void* totals, std::int64_t reduced, void* results, std::int64_t count);
 };
 
@@ -41,7 +41,7 @@ struct ReductionPlan {
   const std::byte* in;
   Geometry<2> kept;     // strides of out and in
   Geometry<1> reduced;  // strides of in
-  // True if `in` is [reduced, kept], and out and the rows of `in` are dense. Whole rows are combined then.
+  // True if `in` is [reduced, kept], and out and the rows of `in` are dense. Then whole rows of `in` are combined.
   bool columns = false;
 };
 

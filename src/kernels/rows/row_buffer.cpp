@@ -7,7 +7,7 @@
 namespace lockstep::host {
 namespace {
 
-// Integers for moving elements of any type.
+// The unsigned integers as which elements of any type are moved.
 template <std::size_t kBytes>
 struct Moved;
 template <>

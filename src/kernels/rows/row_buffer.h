@@ -15,7 +15,7 @@ namespace lockstep::host {
 
 struct ElementMoves {
   std::int64_t stored_bytes, computed_bytes;  ///< Per element.
-  /// buffer[i] = data[i * step] for `count` elements; buffer[count .. filled) = copies of the first.
+  /// buffer[i] = data[i * step] for `count` elements; buffer[count .. filled) = copies of the first element.
   void (*load)(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer,
                std::int64_t filled) noexcept;
   /// data[i * step] = buffer[i].
@@ -28,14 +28,14 @@ struct ElementMoves {
 extern const ElementMoves kElementMoves[6];
 inline const ElementMoves& moves_of(Stored stored) noexcept { return kElementMoves[int(stored)]; }
 
-/// Dense copies of neighbouring rows of several operands in their compute types: for loops over rows of 16-bit
-/// elements.
+/// Dense copies of neighbouring rows of several operands in their compute types. Loops over rows of 16-bit elements use
+/// them.
 class RowBuffers {
  public:
   struct Operand {
     Stored stored;
     std::int64_t length, step;  ///< A row's length, and the step between its elements.
-    std::int64_t stride;        ///< In elements, from row to row. 0: one row for all, buffered once.
+    std::int64_t stride;        ///< In elements, from row to row. 0: all rows are the same row, which is buffered once.
     bool operator==(const Operand&) const = default;
   };
 

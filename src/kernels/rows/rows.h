@@ -27,10 +27,10 @@ void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + siz
   std::array<host::RowBuffers::Operand, kOperands> operands;
   for (std::size_t n = 0; n < kOperands; ++n)
     operands[n] = {stored[n], rows.lengths[n], rows.steps[n], outer.sizes.empty() ? 0 : outer.strides[n].back()};
-  const auto are_one = [&](std::size_t m, std::size_t n) {  // inputs m and n
+  const auto are_one = [&](std::size_t m, std::size_t n) {  // true if inputs m and n are the same rows
     return in[m] == in[n] && operands[m + 1] == operands[n + 1] && outer.strides[m + 1] == outer.strides[n + 1];
   };
-  std::array<std::size_t, sizeof...(In)> brought;  // the input whose buffer input n uses: itself or an equal one
+  std::array<std::size_t, sizeof...(In)> brought;  // the input whose buffer input n uses: n, or an equal input
   for (std::size_t n = 0; n < in.size(); ++n)
     for (brought[n] = 0; !are_one(brought[n], n);) ++brought[n];
   host::parallel_for(context, outer.numel, Kernel::grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
@@ -52,8 +52,8 @@ void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + siz
   });
 }
 
-/// The kernel of rows of 16-bit elements, for a function object that names its counterpart for rows of floats: F::Wide,
-/// with the same members. The host form calls F::Wide, which uses vector instructions and rounds a result once.
+/// The kernel for rows of 16-bit elements. F names its counterpart for rows of floats, F::Wide, which has the same
+/// members. The host form converts the rows and calls F::Wide, which uses vector instructions and rounds a result once.
 template <class F, class Out, class... In>
 struct NarrowRowKernel : RowKernel<F, Out, In...> {
   void operator()(const KernelContext& context) const {

@@ -12,8 +12,8 @@ namespace lockstep {
 /// to[r * to_step + c] = from[r + c * from_step], for each matrix of `outer`.
 template <class T>
 struct TransposeKernel {
-  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile: it fits the L1 cache
-  static constexpr std::int64_t kGrain = 1 << 15;           // most elements that are not divided between tasks
+  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile, which fits the L1 cache
+  static constexpr std::int64_t kGrain = 1 << 15;           // up to this many elements are not divided between tasks
 
   T* to;
   const T* from;
@@ -35,7 +35,7 @@ struct TransposeKernel {
     T* const target = to + at[0] + r * to_step + c;
     const T* const source = from + at[1] + r + c * from_step;
     const std::int64_t height = std::min(kRows, rows - r), width = std::min(kColumns, columns - c);
-    if (height == kRows && width == kColumns)  // constants: loops without remainders
+    if (height == kRows && width == kColumns)  // constant bounds give loops without remainders
       copy_tile(target, source, kRows, kColumns);
     else
       copy_tile(target, source, height, width);

@@ -9,7 +9,7 @@
 
 namespace lockstep::gpu {
 
-inline constexpr int kTile = kWarp;  ///< Rows, and columns.
+inline constexpr int kTile = kWarp;  ///< Rows of a tile, and columns.
 
 /// to[r * to_step + c] = from[r + c * from_step], for each matrix of `outer`. Each block takes one tile at a time. A
 /// matrix has `of_matrix` tiles, `across` in a row.

@@ -17,7 +17,7 @@ struct Span {
 
 struct Taps {
   enum class Kind : std::uint8_t { window, adaptive, nearest, nearest_exact, linear, cubic };
-  /// The divisor of a sum over a window: `divisor`, or the window's size with or without padding.
+  /// The divisor of a sum over a window: the number `divisor`, the window's elements with padding, or those without.
   enum class Divide : std::uint8_t { by_number, with_padding, inside };
 
   Kind kind = Kind::window;
@@ -79,7 +79,7 @@ struct Taps {
     return {from, std::max<std::int64_t>(std::min(end, out) - from, 0), 1};
   }
 
-  /// The weight of input position i in output position o; 0 for none.
+  /// The weight of input position i in output position o; 0 if o does not use i.
   template <class A>
   LOCKSTEP_HD A weight(std::int64_t o, std::int64_t i) const {
     if (kind == Kind::window || kind == Kind::adaptive) {

@@ -1,6 +1,6 @@
-// The window pattern: images as planes. A plane is [outer, outer, outer, row], dense. The row is the channels in the
-// channels-last layout, else the last spatial dimension; inner loops run over it. On a GPU a thread computes one
-// element. A gradient visits, for each input position, the windows that cover the position, so it needs no atomics.
+// The window pattern works on images as planes. A plane is [outer, outer, outer, row], dense. The row is the channels
+// in the channels-last layout, else the last spatial dimension; inner loops run over the row. On a GPU a thread
+// computes one element. A gradient visits, for each input position, the windows that cover it, so it needs no atomics.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct WindowPlanes {
   }
 };
 
-/// Calls visit(a, b, c, d) for all combinations of positions in four spans, the last fastest.
+/// Calls visit(a, b, c, d) for all combinations of positions in four spans; d varies fastest.
 template <class Visit>
 LOCKSTEP_HD void for_each_place(const Span (&spans)[4], const Visit& visit) {
   for (std::int64_t a = 0; a < spans[0].count; ++a)

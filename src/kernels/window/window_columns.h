@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The common part of both directions: the positions of windows.
+/// The positions of windows, which im2col and col2im share.
 struct WindowColumns {
   WindowPlanes windows;
 
@@ -28,13 +28,13 @@ struct WindowColumns {
   LOCKSTEP_HD static std::int64_t input(const Taps& axis, std::int64_t o, std::int64_t k) {
     return o * axis.stride - axis.padding + k * axis.dilation;
   }
-  /// The window whose element k is input position i; negative for none.
+  /// The window whose element k is input position i; -1 if there is no such window.
   LOCKSTEP_HD static std::int64_t output(const Taps& axis, std::int64_t i, std::int64_t k) {
     const std::int64_t start = i + axis.padding - k * axis.dilation;
     if (start < 0 || start % axis.stride != 0 || start / axis.stride >= axis.out) return -1;
     return start / axis.stride;
   }
-  /// The windows whose element k is not in padding: [first, second).
+  /// The range [first, second) of the windows whose element k is not in the padding.
   static std::pair<std::int64_t, std::int64_t> outputs_inside(const Taps& axis, std::int64_t k) {
     const std::int64_t start = k * axis.dilation - axis.padding, room = axis.in - 1 - start;
     const std::int64_t first = std::min(start < 0 ? (axis.stride - 1 - start) / axis.stride : 0, axis.out);

@@ -22,7 +22,8 @@ LOCKSTEP_HD constexpr T lowest() {
     return std::numeric_limits<T>::lowest();
 }
 
-// Updates the maxima so far with one row of a window. Stores the row's number for each element that is greater or NaN.
+// Updates the maxima so far with one row of a window. Stores the row's number for each element that is greater than the
+// maximum so far, or NaN.
 template <bool kPlaces, class A, class T>
 [[gnu::noinline]] void keep_greater(const T* from, std::int32_t row, std::int64_t count, A* best, std::int32_t* rows) {
   LOCKSTEP_IVDEP
@@ -34,12 +35,12 @@ template <bool kPlaces, class A, class T>
   }
 }
 
-/// to = the maximum of each window; of equal elements, the first. places (may be null) = the maximum's index in its
-/// plane, counted over the spatial dimensions; -1 for a window without elements.
+/// to = the maximum of each window. places (may be null) = the index of the maximum (of the first, if several elements
+/// are equal) in its plane, counted over the spatial dimensions; -1 for a window without elements.
 template <class T>
 struct WindowMax {
   using A = ComputeType<T>;
-  static constexpr std::int64_t kGrain = 1 << 13;  // most elements that are not divided between tasks
+  static constexpr std::int64_t kGrain = 1 << 13;  // up to this many elements are not divided between tasks
 
   const T* from;
   T* to;
@@ -91,7 +92,7 @@ struct WindowMax {
     }
   };
 
-  // Combines the rows of the windows into one row, then reduces along it.
+  // Makes one row of the result: takes the maxima over the input rows of its windows, then the maxima along that row.
   template <bool kPlaces>
   void make_row(Buffers& buffers, std::int64_t plane, std::int64_t row) const {
     const std::array<Taps, 4>& axes = windows.axes;

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-/// A table of the taps of one axis: target position t has the taps from begin[t] to begin[t + 1].
+/// The taps of all target positions of one axis: those of position t are at [begin[t], begin[t + 1]) in `source` and
+/// `weight`.
 template <class A>
 struct TapTable {
   std::vector<std::int64_t> begin = {0}, source;
@@ -19,7 +20,8 @@ struct TapTable {
   std::int64_t most = 0;  ///< The most taps of a position.
   bool is_identity;
 
-  /// From inputs to outputs. If `transposed`: from outputs, each divided by its divisor, to inputs.
+  /// The taps of the outputs, which read inputs. If `transposed`: the taps of the inputs, which read outputs, each
+  /// divided by its divisor.
   TapTable(const Taps& taps, bool transposed) : is_identity(taps.is_identity()) {
     const std::int64_t targets = transposed ? taps.in : taps.out;
     for (std::int64_t t = 0; t < targets; ++t) {
@@ -56,7 +58,7 @@ template <class A>
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] / divisor;
 }
 
-// Sums along the row, with kTaps taps for each position; 0: any number.
+// Sums along the row. Each position has kTaps taps, or any number if kTaps is 0.
 template <int kTaps, class A>
 [[gnu::noinline]] void sum_taps(const TapTable<A>& row, const A* from, A divisor, A* to) {
   const std::int64_t* const begin = row.begin.data();
@@ -76,7 +78,7 @@ template <int kTaps, class A>
 template <class T>
 struct WindowSum {
   using A = ComputeType<T>;
-  static constexpr std::int64_t kGrain = 1 << 14;  // most elements that are not divided between tasks
+  static constexpr std::int64_t kGrain = 1 << 14;  // up to this many elements are not divided between tasks
 
   const T* from;
   T* to;
@@ -119,7 +121,7 @@ struct WindowSum {
   LOCKSTEP_HD std::int64_t source_row() const { return transposed ? windows.axes[3].out : windows.axes[3].in; }
   LOCKSTEP_HD std::int64_t target_row() const { return transposed ? windows.axes[3].in : windows.axes[3].out; }
 
-  // Combines the rows of the windows into one row, then sums along it.
+  // Makes one row of the result: adds the input rows of its windows, weighted, then sums along that row.
   void make_row(const TapTable<A> (&tables)[4], std::int64_t plane, std::int64_t row, A* buffer, A* result) const {
     const std::int64_t lines = transposed ? windows.axes[2].in : windows.axes[2].out;
     const std::int64_t layers = transposed ? windows.axes[1].in : windows.axes[1].out;

@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 
 enum class Team : int { one_warp = kWarp, whole_block = kThreads };
 
-/// The value of the thread so many places further in the warp.
+/// The value of the thread `by` lanes further in the warp.
 template <class A>
 __device__ A shuffle_down(A value, int by) {
   return A(__shfl_down_sync(0xffffffffu, value, by));

@@ -20,7 +20,7 @@ struct Dispatched {
   void operator()(const KernelContext& context) const {
     if constexpr (requires { kernel(context); })
       if (!context.native_stream) return kernel(context);
-    if constexpr (requires { kernel.enqueue(context); }) {  // it knows the grids for its operands' types
+    if constexpr (requires { kernel.enqueue(context); }) {  // the kernel knows the grids for its operands' dtypes
       kernel.enqueue(context);
     } else {
       static_assert(

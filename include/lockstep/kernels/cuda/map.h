@@ -14,7 +14,7 @@
 
 namespace lockstep::gpu {
 
-/// Applies f to stored elements.
+/// Applies f to one element of each operand: converts the inputs from their stored type, and the result to Out.
 template <class Out, class F, class... In>
 __device__ Out apply(const F& f, const In&... in) {
   return Out(ComputeType<Out>(f(ComputeType<In>(in)...)));
@@ -76,13 +76,13 @@ __global__ void map_packs(const F f, const Walk<1 + sizeof...(In)> walk, std::in
 /// The Walk over N operands for map_packs or map_strided.
 template <int N>
 struct MapWalk {
-  bool in_packs;        ///< Items are packs; else elements.
+  bool in_packs;        ///< True: items are packs; false: items are elements.
   unsigned broadcasts;  ///< As for map_packs.
   std::int64_t items;
   Walk<N> walk;
 };
 
-/// Walks in packs of `pack` elements if every operand's layout allows it, else in elements.
+/// A walk over packs of `pack` elements if every operand's layout allows it, else over single elements.
 template <int N>
 MapWalk<N> map_walk(const Geometry<N>& geometry, int pack, bool aligned) {
   const auto of_elements = [&] { return MapWalk<N>{false, 0, geometry.numel, Walk<N>(geometry)}; };
@@ -135,7 +135,7 @@ template <int N>
   for (std::size_t n = 0; n < std::size_t(N); ++n) *next++ = place(data[n]);
   launch_grid(at.in_packs ? grids.packs : grids.strided, blocks_for(at.items), kThreads, context, arguments);
 }
-/// For operands of these element types.
+/// Enqueues the kernel for operands of element types Out and In.
 template <class F, class Out, class... In>
 void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context) {
   constexpr int kPack = kPackOf<Out, In...>;

@@ -42,7 +42,7 @@ struct PieceTable {
   static constexpr int kCapacity = int(kBytes / (sizeof(Entry) + sizeof(std::int64_t)));
 
   Entry entries[kCapacity];
-  std::int64_t ends[kCapacity];  // the number after each entry's last piece
+  std::int64_t ends[kCapacity];  // one more than the number of each entry's last piece
   int size = 0;
 
   std::int64_t pieces() const { return size ? ends[size - 1] : 0; }
@@ -79,7 +79,7 @@ __device__ void update(const F& f, T*... at) {
   }(*at...);
 }
 
-/// Like the function above, for a pack of elements: each operand is read with one load and written with one store.
+/// Like the function above, but for a pack of elements: reads each operand with one load and writes it with one store.
 template <int kPack, class F, class... T>
 __device__ void update_pack(const F& f, T*... at) {
   const auto store = []<class To, class Values>(To* to, const Values& values) {
@@ -137,7 +137,7 @@ void enqueue_tables(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelC
   }
 }
 
-/// For operands of these element types.
+/// Enqueues the kernel for operands of element types T.
 template <class F, class... T>
 void enqueue_multi_map(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   using Span = MultiSpan<sizeof...(T)>;
@@ -166,8 +166,8 @@ struct ReducedTensor {
   LOCKSTEP_HD std::int64_t pieces() const { return (count + piece - 1) / piece; }
 };
 
-// Four neighbouring elements, read with one load if they are aligned. The order of combination does not depend on
-// alignment, because the result must not depend on it.
+// Four neighbouring elements, read with one load if they are aligned. Unaligned tensors are read in fours too, so that
+// the order of combination, and so the result, does not depend on the alignment.
 template <class T>
 __device__ Pack<T, 4> four_at(const T* from, bool aligned) {
   if (aligned) return load_pack<4>(from);

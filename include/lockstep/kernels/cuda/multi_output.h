@@ -31,7 +31,7 @@ void enqueue_multi_output(const F& f, const ElementwiseOperands<sizeof...(T)>& o
   launch_grid(multi_output_strided<F, T...>, blocks_for(count), kThreads, context, f,
               Walk<int(sizeof...(T))>(operands.geometry), count, reinterpret_cast<T*>(operands.data[I])...);
 }
-/// For operands of these element types.
+/// Enqueues the kernel for operands of element types T.
 template <class F, class... T>
 void enqueue_multi_output(const ElementwiseKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   enqueue_multi_output<F, T...>(kernel.f, kernel.operands, context, std::index_sequence_for<T...>());

@@ -30,13 +30,13 @@ LOCKSTEP_HD bool is_aligned(const T* data) {
 template <int kCount, class T>
 void check_aligned([[maybe_unused]] const T* data) {
 #ifdef LOCKSTEP_CUDA_EMULATED
-  if (!is_aligned<kCount>(data)) throw std::logic_error("a pack in memory that is not aligned to it");
+  if (!is_aligned<kCount>(data)) throw std::logic_error("a pack is read or written at an address not aligned to it");
 #endif
 }
 
 // Only these two functions access memory as packs. A GPU uses one instruction, which faults unless memory is aligned to
-// the whole pack, so check is_aligned() first. The host form copies bytes, since GCC takes a pointer for aligned
-// everywhere if one branch accesses an aligned type through it.
+// the whole pack, so check is_aligned() first. The host form copies bytes: if it accessed an aligned type through the
+// pointer, even in one branch, GCC would assume that the pointer is aligned everywhere.
 template <int kCount, class T>
 LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
 #ifdef __CUDA_ARCH__

@@ -24,9 +24,9 @@ struct ReductionSplit {
   std::int64_t piece_length;
 
   static constexpr std::int64_t kEnoughBlocks = 1024;  // to fill a GPU
-  static constexpr std::int64_t kWhole = 16;           // piece lengths are multiples, so pieces begin at whole packs
+  static constexpr std::int64_t kWhole = 16;           // piece lengths are multiples of it: pieces begin at whole packs
 
-  /// `blocks`: blocks needed without cutting. A piece has at least `least` elements.
+  /// `blocks`: the blocks that the kernel has if no output is split. A piece has at least `least` elements.
   ReductionSplit(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
       : outputs(outputs_), length(length_) {
     const std::int64_t wanted = kEnoughBlocks / blocks, possible = length / least;
@@ -49,7 +49,8 @@ struct ReductionInput {
   Walk<1> reduced;
 };
 
-/// Where results go: finished results to the outputs, or accumulators to [outputs, pieces] in the workspace.
+/// Stores results: with one piece, finished results to `out`; otherwise accumulators to [outputs, pieces] in the
+/// workspace.
 template <class R, class Out>
 struct ReductionOutput {
   using A = typename R::Accumulator;
@@ -71,7 +72,7 @@ __global__ void reduce_rows(const R reducer, const ReductionSplit split, const R
   constexpr int kSize = int(kTeam);
   const int thread = int(threadIdx.x) % kSize;
   const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
-  // All threads of a team have the same r: they meet in combine_team.
+  // All threads of a team have the same r, because combine_team synchronizes them.
   for (std::int64_t r = first_item() / kSize; r < split.outputs * split.pieces; r += teams) {
     const std::int64_t output = r / split.pieces, piece = r % split.pieces;
     const auto at = from.kept(output);
@@ -90,8 +91,8 @@ __global__ void reduce_rows(const R reducer, const ReductionSplit split, const R
   }
 }
 
-/// Like the function above, for dense rows that begin at whole packs: a thread loads two packs at a time. Each position
-/// of a pack has its own chain of combinations.
+/// Like reduce_rows, but for dense rows that begin at whole packs: a thread loads two packs at a time. Each position of
+/// a pack has its own chain of combinations.
 template <Team kTeam, int kPack, class R, class Out, class In>
 __global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, const In* in, const Walk<2> kept,
                                   const ReductionOutput<R, Out> target) {
@@ -171,7 +172,7 @@ __global__ void reduce_partial(const R reducer, const ReductionSplit split, cons
   }
 }
 
-/// For operands of these element types.
+/// Enqueues the kernel for operands of element types Out and In.
 template <class R, class Out, class In>
 void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;

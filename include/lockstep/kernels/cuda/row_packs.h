@@ -20,7 +20,7 @@ struct RowKernel;
 
 namespace lockstep::gpu {
 
-/// An element of a row: element k of the current pack, the pack number `slot` of its thread.
+/// The place of an element in a row: element k of the current pack, which is pack number `slot` of its thread.
 struct PackPlace {
   int slot, k;
 };
@@ -73,7 +73,7 @@ class PackTeam {
         first_(int(threadIdx.x) % shape.size),
         packs_(idle ? 0 : Count(length / kPack)) {}
 
-  /// Reduces the whole row for any `length` except 0, and no elements if `length` is 0.
+  /// Reduces the whole row, whatever `length` is, but no elements if `length` is 0.
   template <class A, class Step, class Combine>
   __device__ A reduce(std::int64_t length, A value, const Step& step, const Combine& combine) const {
     each_pack(length ? packs_ : 0, [&](std::int64_t, int slot) {
@@ -111,7 +111,7 @@ class PackTeam {
   __device__ bool first() const { return team_.first(); }
 
  private:
-  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // of packs: kept packs are few
+  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // counts packs: if packs are kept, they are few
 
   // Visits this thread's packs among the first `packs`.
   template <class Visit>
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
 }
 
-/// True if a thread keeps at most 32 floats, few enough for that limit.
+/// True if a thread keeps at most 32 floats, few enough for the 64 registers of run_rows_in_packs_of_few.
 template <int kPack, int kSlots, class... In>
 inline constexpr bool kKeepsFew = kSlots > 0 && int(sizeof...(In)) * kSlots* kPack <= 32 &&
                                   (std::is_same_v<ComputeType<In>, float> && ...);
@@ -201,7 +201,8 @@ constexpr auto rows_in_packs() {
     return run_rows_in_packs<kPack, kSlots, F, Out, In...>;
 }
 
-/// True if lengths and strides are those of packs; does not check where the operands begin.
+/// True if all rows are dense and equally long, and their length and strides are multiples of a pack. Does not check
+/// where the operands begin.
 template <int kPack, int N>
 bool lies_in_packs(const RowGeometry<N>& rows) {
   const std::int64_t length = rows.lengths[0];

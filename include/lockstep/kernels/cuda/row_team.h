@@ -14,8 +14,8 @@
 namespace lockstep::gpu {
 
 /// How a block's threads are divided into teams of `size` threads. `beside` teams are interleaved: the first thread of
-/// each, then the second thread of each, and so on. Both are powers of two. Either beside is 1 and a team is part of a
-/// warp, or size * beside is a block.
+/// each, then the second thread of each, and so on. `size` and `beside` are powers of two. Either beside is 1 and a
+/// team is a warp or a part of one, or size * beside is a block.
 struct TeamShape {
   int size = 1;
   int beside = 1;
@@ -23,12 +23,13 @@ struct TeamShape {
   static constexpr std::int64_t kLongRow = 1024;  // elements: longer rows get larger teams
   static constexpr int kNeighbours = 8;           // floats of one memory transaction
 
-  /// For rows of `length` elements.
+  /// The shape for rows of `length` elements in which neighbouring threads take neighbouring elements of a row.
   static TeamShape along(std::int64_t length) {
     if (length > kLongRow) return {kThreads, 1};
     return {int(std::bit_ceil(std::uint64_t(std::min<std::int64_t>(length, kWarp)))), 1};
   }
-  /// For rows of `length` elements that are farther apart than the elements of neighbouring rows.
+  /// The shape for rows of `length` elements in which neighbouring threads take neighbouring rows. Use it if the
+  /// elements of a row are farther apart in memory than the rows are.
   static TeamShape across(std::int64_t length) {
     if (length < kWarp) return {1, 1};
     const int beside = length > kLongRow ? kNeighbours : kWarp;
@@ -69,8 +70,8 @@ class RowTeam {
     return value;
   }
 
-  /// reduce() with value = step(value, read(i)). Loads several elements before it uses the first one. For a step that
-  /// branches, because a compiler does not move loads across branches.
+  /// reduce() with value = step(value, read(i)). Loads several elements before it uses the first one. Use it if `step`
+  /// branches: a compiler does not move loads across branches.
   template <class A, class Read, class Step, class Combine>
   __device__ A reduce_read(std::int64_t length, A value, const Read& read, const Step& step,
                            const Combine& combine) const {

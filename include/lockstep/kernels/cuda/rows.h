@@ -58,7 +58,7 @@ TeamShape shape_for(const RowKernel<F, Out, In...>& kernel, std::size_t n) {
 /// A kernel's grid: its x dimension covers the rows, its y dimension the blocks that share a row.
 struct RowGrid {
   TeamShape shape;
-  unsigned blocks = 1;  // for each row
+  unsigned blocks = 1;  // that share a row
 };
 
 template <class F, class Out, class... In>
@@ -72,7 +72,7 @@ RowGrid grid_for(const RowKernel<F, Out, In...>& kernel) {
     return {shape, std::bit_floor(unsigned(std::clamp<std::int64_t>(wanted, 1, kMostBlocks)))};
   } else if constexpr (kTakesNoTeam<F, RowOf<Out>, RowOf<const In>...>) {
     return {};
-  } else {  // reduces the longest input
+  } else {  // f reduces the longest input
     return {shape_for(kernel, std::size_t(std::max_element(lengths.begin() + 1, lengths.end()) - lengths.begin()))};
   }
 }
