@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kQueries = 64, kKeys = 256;                // tile sizes
 constexpr double kParallelFlops = double(std::int64_t(1) << 19);  // the least work per task
 
-// The rows of one head.
+// The rows of one head of an operand.
 template <class T>
 struct Rows {
   T* data;
@@ -78,7 +78,7 @@ LOCKSTEP_INLINE T greatest_of(const T* x, std::int64_t count, T least) {
       0, count, least, [&](T most, std::int64_t i) { return greater(most, x[i]); }, greater);
 }
 
-// One call; all heads share it.
+// The arguments of one call, which all heads share.
 template <class T>
 struct Attention {
   static constexpr T kHidden = -std::numeric_limits<T>::infinity();
@@ -138,7 +138,7 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const s = scores + i * kKeys;
         const T most = greatest_of(s, columns, greatest[i]);
-        const T shift = most == a.kHidden ? T(0) : most;  // all keys so far are masked
+        const T shift = most == a.kHidden ? T(0) : most;  // kHidden: all keys so far are masked
         if (most != greatest[i] && key_at > 0) {
           const T factor = std::exp(greatest[i] - shift);
           sums[i] *= factor;

@@ -14,14 +14,14 @@
 namespace lockstep::host {
 namespace {
 
-// A tensor seen as [outer, channels, inner]. Channels-last: outer counts pixels, and inner is 1.
+// The sizes of a tensor seen as [outer, channels, inner]. If it is channels-last, outer counts pixels and inner is 1.
 struct Extent {
   std::int64_t outer = 0, channels = 0, inner = 1;
 
   bool operator==(const Extent&) const = default;
   std::int64_t count() const { return outer * inner; }
   bool by_rows() const { return inner == 1; }
-  // Rows, or images, that are summed separately.
+  // The number of rows, or of images, that each partial sum adds.
   std::int64_t chunk() const { return by_rows() ? 256 : 1; }
   std::int64_t chunks() const { return (outer + chunk() - 1) / chunk(); }
   std::int64_t rows_of(std::int64_t piece) const { return std::min(chunk(), outer - piece * chunk()); }
@@ -61,7 +61,7 @@ T sum_of(std::int64_t count, const F& f) {
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + f(i); }, std::plus<>());
 }
 
-// Means, and sums of squared deviations.
+// Partial means of x, and partial sums of squared deviations from them.
 template <class T>
 void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partial& partial) {
   double* const means = partial.first(chunk);
@@ -92,7 +92,7 @@ void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partia
   }
 }
 
-// Sums of g, and of g * (x - mean).
+// Partial sums of g, and of g * (x - mean).
 template <class T>
 void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int64_t chunk, const Partial& partial) {
   double* const sums = partial.first(chunk);

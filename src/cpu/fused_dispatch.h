@@ -21,7 +21,7 @@ inline bool is_row_major(const FusedOperand& operand) noexcept {
 std::optional<std::size_t> workspace_size(const FusedOp& op);
 void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 
-// The kinds, between which `workspace_size` and `fused` dispatch.
+// The functions of each kind of operation, which `workspace_size` and `fused` call.
 std::optional<std::size_t> convolution_workspace_size(const FusedOp& op);
 void convolution(const KernelContext& context, const FusedOp& op, void* workspace);
 std::optional<std::size_t> attention_workspace_size(const FusedOp& op);

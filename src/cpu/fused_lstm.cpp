@@ -15,10 +15,11 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::int64_t kGates = 4;
-// A step with at least this many multiplications is divided. With fewer rows than kFewRows, cores would be idle.
+// A sequence of at least kParallelStep multiplications is divided between threads, by rows of the batch. If one step
+// has as many but the batch has fewer than kFewRows rows, the LSTM is declined: cores would be idle.
 constexpr std::int64_t kParallelStep = std::int64_t(1) << 18, kFewRows = 8;
 
-// All operands but the weight are [steps, batch, width] or [batch, width].
+// The sizes of an LSTM. All operands but the weight are [steps, batch, width] or [batch, width].
 struct Sizes {
   std::int64_t steps, batch, hidden;
 

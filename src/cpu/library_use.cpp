@@ -7,12 +7,12 @@
 namespace lockstep::host {
 namespace {
 
-std::atomic<int> uses = 0;  // number of threads
+std::atomic<int> uses = 0;  // the number of threads that hold a LibraryUse
 std::atomic<bool> is_over = false;
-thread_local int depth = 0;  // nested uses on this thread
+thread_local int depth = 0;  // the number of LibraryUse objects on this thread, which may be nested
 thread_local bool ends_process = false;
 
-// Destroyed after objects that were made later, such as the program's static ones, and before the libraries.
+// exit() destroys this object after the static objects of the program, which were made later, and before the libraries.
 struct End {
   ~End() {
     ends_process = true;

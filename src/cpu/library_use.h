@@ -1,11 +1,12 @@
-// Orders the end of the process after calls of oneDNN and oneTBB. exit() destroys these libraries on one thread while
-// other threads may still run. Before that, it waits for running calls of the other threads; new calls block.
+// Delays the end of the process until calls of oneDNN and oneTBB have returned. exit() destroys these libraries on one
+// thread while other threads may still run. Before it does, it waits for the other threads' running calls; their new
+// calls block.
 #pragma once
 
 namespace lockstep::host {
 
-/// In its scope, this thread may be inside another library. The thread that calls the library creates it, not the
-/// pieces that the work is divided into. After exit() has begun, the constructor blocks forever, except on the exiting
+/// In its scope, this thread may call oneDNN or oneTBB. The thread that starts an operation creates it; the tasks that
+/// the operation is divided into do not. After exit() has begun, the constructor blocks forever, except on the exiting
 /// thread.
 class LibraryUse {
  public:

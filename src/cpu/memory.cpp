@@ -17,7 +17,7 @@ void* allocate(std::size_t bytes) noexcept {
   void* memory = nullptr;
   const bool huge = bytes >= kHugePage;
   if (::posix_memalign(&memory, huge ? kHugePage : kPage, bytes == 0 ? 1 : bytes) != 0) return nullptr;
-  // This is only advice; a system that refuses it has no huge pages.
+  // The result is not checked: madvise() only gives advice, and fails on systems without huge pages.
   if (huge) ::madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return memory;
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep::host {
 
-/// Page-aligned. Blocks of 2 MiB or more are aligned to huge pages, and on huge pages if the system grants them,
+/// Allocates page-aligned memory. Blocks of 2 MiB or more are aligned to huge pages and ask the system for them,
 /// because the TLB covers too little memory with small pages. Returns null if there is no memory left.
 void* allocate(std::size_t bytes) noexcept;
 void deallocate(void* memory) noexcept;

@@ -5,7 +5,8 @@
 #include <lockstep/core/instruction_set.h>
 
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
-// Functions of the OpenMP runtime that oneDNN uses. The compiler may use another OpenMP runtime.
+// Functions of the OpenMP runtime that oneDNN uses. They are declared here, without <omp.h>, because the compiler may
+// use another OpenMP runtime.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int threads);
 #else

@@ -36,7 +36,8 @@ typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attribut
 #endif
 }
 
-/// The same for the gradient of `forward`, the descriptor of another primitive.
+/// Returns the descriptor of a primitive for a gradient of `forward`, the descriptor of the forward primitive. Throws
+/// dnnl::error if oneDNN has no implementation.
 template <class Primitive, class Forward, class... Arguments>
 typename Primitive::primitive_desc describe_gradient(const Forward& forward, const dnnl::primitive_attr& attributes,
                                                      const Arguments&... arguments) {

@@ -37,8 +37,8 @@ int num_threads() { return int(tbb::global_control::active_value(tbb::global_con
 
 namespace lockstep::host {
 
-// Isolated: while this thread waits for its pieces, it must not run an unrelated task, such as a data loader's worker.
-// Such a task would delay the operation until the task ends.
+// Runs in an isolated oneTBB region: while this thread waits for its pieces, it must not run an unrelated task, such as
+// a data loader's worker, which would delay the operation until that task ends.
 void parallel_for_pieces(std::int64_t count, std::int64_t grain, void (*call)(const void*, std::int64_t, std::int64_t),
                          const void* body) {
   if (is_forked()) return call(body, 0, count);  // no threads in a forked process

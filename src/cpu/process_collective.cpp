@@ -11,11 +11,11 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512 << 10;  // with the incoming pieces, fits a second-level cache of 1 MiB
+constexpr std::size_t kPieceBytes = 512 << 10;  // a piece and an incoming piece fit a second-level cache of 1 MiB
 constexpr std::size_t kLeastPieceBytes = 4 << 10;
 constexpr std::size_t kAhead = 2;                // rounds in flight, so that links are busy during additions
 constexpr std::size_t kIncomingBytes = 8 << 20;  // the most memory for incoming parts
-constexpr std::size_t kLittleBytes = 64 << 10;   // if all ranks' elements fit this, every process sums all of them
+constexpr std::size_t kLittleBytes = 64 << 10;   // if all ranks' data are no larger, every process sums all of them
 
 template <class Pointer>
 Pointer advanced(Pointer data, std::size_t bytes) {
@@ -106,14 +106,14 @@ class ProcessCollective::Sums {
   void for_others(const Function& function) const;
 
   const ProcessCollective& all_;
-  const std::vector<Span> slices_;  // by process
+  const std::vector<Span> slices_;  // the slice that each process sums
   const std::vector<void*> targets_;
   const std::size_t first_, element_;
   const bool for_all_;
-  std::size_t ranks_ = 0;   // of all processes
-  std::size_t length_ = 0;  // of a piece
+  std::size_t ranks_ = 0;   // the number of ranks of all processes
+  std::size_t length_ = 0;  // elements of a piece
   Buffer incoming_;
-  std::vector<Round> rounds_;  // the last member: messages must end before their memory is freed
+  std::vector<Round> rounds_;  // destroyed first, as the last member: messages must end before their memory is freed
 };
 
 ProcessCollective::Sums::Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets,
@@ -162,7 +162,7 @@ void ProcessCollective::Sums::send_parts(std::size_t r) {
 void ProcessCollective::Sums::add_piece(std::size_t r) {
   Round& round = rounds_[r];
   for (PendingMessage& message : round.parts_in) wait_for(message, all_.name_);
-  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // sums overwrite what they read
+  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // sums may overwrite the sent parts
   if (const Span own = piece(r, all_.process_); own.count > 0) {
     RankReduction sum = {.sources = {}, .targets = {}, .count = own.count};
     for (std::size_t rank = 0; rank < ranks_; ++rank)
@@ -254,7 +254,7 @@ void ProcessCollective::reduce() {
   Sums(*this, std::move(slices), std::move(targets), 0, false).run();
 }
 
-// First shard 0 of every process, then shard 1, and so on.
+// Sums the shard of every process's first rank, then that of every process's second rank, and so on.
 void ProcessCollective::reduce_scatter() {
   const std::size_t most = *std::ranges::max_element(devices_);
   for (std::size_t d = 0; d < most; ++d) {

@@ -21,18 +21,18 @@ namespace lockstep::host {
 
 class ProcessCollective {
  public:
-  /// The communicator's operation number `sequence`. Copies the call's arrays.
+  /// `sequence` numbers the operations of the communicator. Copies the call's arrays.
   ProcessCollective(const CollectiveCall& call, const Peers& peers, std::size_t sequence);
 
   /// Runs the whole operation, waiting for the other processes. Throws CollectiveError.
   void run();
   /// "process N on HOST": this process.
   std::string process_name() const;
-  /// Ends this collective and all other common operations, in all processes.
+  /// Makes this collective, and all other operations between the processes, fail in all processes.
   void fail(const std::string& reason) noexcept { transport_->fail(reason); }
 
  private:
-  struct Span {  // of elements of each rank's memory
+  struct Span {  // a range of elements in each rank's memory
     std::size_t first = 0, count = 0;
   };
   class Sums;

@@ -30,8 +30,8 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
-// Writes with non-temporal stores, because an ordinary store first reads the cache line. For targets that are too large
-// for the caches and are not also sources. Call finish_writes() before other threads may read the data.
+// Writes with non-temporal stores, because an ordinary store first reads the cache line. Used for targets that are too
+// large for the caches and are not also sources. Call finish_writes() before other threads may read the data.
 void write_non_temporal(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
   constexpr std::size_t kWidth = sizeof(__m128i);
@@ -72,7 +72,7 @@ void write(const RankReduction& reduction, const void* from, std::size_t element
   }
 }
 
-// The elements in the accumulator's type: in place, or, if T is narrower, converted into `wide`.
+// Returns the elements in the accumulator's type: in place, or, if T is narrower, converted into `wide`.
 template <class A, class T>
 const A* as_accumulators(const T* from, A* wide, std::size_t count) {
   if constexpr (sizeof(A) == sizeof(T)) {
@@ -87,7 +87,7 @@ template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = rank_reduction::Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
-  // The last addition writes the first target directly, which often is one of the sources and in the cache.
+  // The last addition writes directly to the first target, which often is one of the sources and so in the cache.
   A* result = sums;
   if constexpr (sizeof(A) == sizeof(T))
     if (!uses_non_temporal(reduction, reduction.targets[0], sizeof(T)))

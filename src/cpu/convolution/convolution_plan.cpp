@@ -20,7 +20,7 @@ constexpr std::size_t kMaxPlans = 1024;
 // Rounds up to 64 bytes, so that the next part is aligned as well.
 std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The operands of a convolution, or of the one whose gradient is computed.
+// The operands of a convolution; for a gradient, those of the convolution whose gradient is computed.
 struct Convolution {
   FusedOperand x, weight, bias, y;
 };
@@ -163,7 +163,7 @@ std::shared_ptr<const ConvolutionPlan> make_plan(const FusedOp& op) {
     }
     plan->smaller = make_piece(op, c, plan->batch / plan->pieces);
     plan->larger = plan->batch % plan->pieces ? make_piece(op, c, plan->batch / plan->pieces + 1) : plan->smaller;
-    if (plan->smaller.weight != plan->larger.weight) return nullptr;  // all pieces share one copy of the weight
+    if (plan->smaller.weight != plan->larger.weight) return nullptr;  // pieces must share one copy of the weight
     plan->reorders = plan->weight != plan->smaller.weight;
     if (plan->reorders) {
       const bool back = op.kind == FusedKind::convolution_weight_gradient;
@@ -211,7 +211,7 @@ std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op) {
     const std::scoped_lock lock(mutex);
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
   }
-  auto plan = make_plan(op);  // unlocked, because it takes long
+  auto plan = make_plan(op);  // without the lock, because it takes long
   const std::scoped_lock lock(mutex);
   if (plans.size() >= kMaxPlans) plans.clear();
   return plans.try_emplace(std::move(key), std::move(plan)).first->second;

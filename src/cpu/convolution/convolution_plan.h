@@ -20,13 +20,14 @@ struct ConvolutionPiece {
   std::size_t scratch_bytes = 0;
 };
 
-/// The shape alone determines `pieces`, so that results do not depend on the number of threads.
+/// A convolution's batch is divided into `pieces`. The shape alone determines their number, so that results do not
+/// depend on the number of threads.
 struct ConvolutionPlan {
   std::int64_t batch = 0, pieces = 1;
   std::int64_t x_image = 0, y_image = 0;  ///< Elements per image.
-  ConvolutionPiece smaller, larger;       ///< For batch / pieces images, and for one more.
-  dnnl::memory::desc weight;              ///< In the caller's layout: row-major.
-  dnnl::reorder to_weight;                ///< Between the caller's and the primitives' layout, if they differ.
+  ConvolutionPiece smaller, larger;       ///< The pieces of batch / pieces images, and those of one image more.
+  dnnl::memory::desc weight;              ///< The weight in the caller's layout, row-major.
+  dnnl::reorder to_weight;                ///< Converts between the caller's and the primitives' layout if `reorders`.
   bool reorders = false;
   std::optional<PixelProduct> product;  ///< Replaces the primitives if set.
 
@@ -38,7 +39,7 @@ struct ConvolutionPlan {
   ConvolutionParts parts(FusedKind kind) const;
 };
 
-/// Returns null if oneDNN does not support the operation, or would be slow.
+/// Returns null if oneDNN does not support the operation, or would be slow at it.
 std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op);
 
 }  // namespace lockstep::host

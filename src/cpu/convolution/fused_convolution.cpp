@@ -25,7 +25,7 @@ void reorder(const ConvolutionPlan& plan, const dnnl::memory::desc& from_desc, v
   plan.to_weight.execute(this_threads_stream(), {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
-// A call of oneDNN: the batch is divided into pieces, and each piece runs on one of our threads.
+// One convolution or gradient by oneDNN. The batch is divided into pieces, and each piece runs on one of our threads.
 struct Call {
   const ConvolutionPlan& plan;
   FusedKind kind;

@@ -1,4 +1,5 @@
-// Convolutions on the host. The parts of the workspace may be apart, so that tests can detect out-of-bounds writes.
+// Convolutions on the host. The parts of the workspace need not be adjacent, so that tests can put guard bytes between
+// them and detect out-of-bounds writes.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ struct ConvolutionRoom {
   std::size_t scratch_pitch, weight_pitch;
 };
 
-/// Returns nullopt if the operation is declined. The decision depends on the description alone.
+/// Returns nullopt if the host declines the operation, which depends on the operation's description alone.
 std::optional<ConvolutionParts> convolution_parts(const FusedOp& op);
 void run_convolution(const KernelContext& context, const FusedOp& op, const ConvolutionRoom& room);
 

@@ -31,7 +31,7 @@ void PixelProduct::run(std::int64_t images, const float* x, const float* y, floa
   }
 }
 
-// Gathers the pixels of x that belong to y's pixels [first, first + count); zeros for padding.
+// Copies the pixels of x that belong to y's pixels [first, first + count) to `to`, with zeros for padding.
 void PixelProduct::gather(const float* x, std::int64_t first, std::int64_t count, float* to) const {
   std::int64_t rest = first;
   Numbers at = {};

@@ -15,16 +15,18 @@ namespace lockstep::host {
 
 class PixelProduct {
  public:
-  /// For images x [N, C, spatial...] and gradients y [N, K, spatial...], both float32 and channels-last.
+  /// x: the sizes of the images, [N, C, spatial...]; y: those of the gradients, [N, K, spatial...]. Both tensors are
+  /// float32 and channels-last.
   PixelProduct(const Shape& x, const Shape& y, const FusedOp& op);
 
-  /// weight [K, C / groups] = the sum over all pixels of `images` images. `scratch`: scratch_elements().
+  /// weight [K, C / groups] = the sum of y^T x over all pixels of `images` images. `scratch` has scratch_elements()
+  /// floats.
   void run(std::int64_t images, const float* x, const float* y, float* weight, float* scratch) const;
   std::int64_t scratch_elements() const { return gathers_ ? kPixels * channels_ : 0; }
 
  private:
-  static constexpr std::int64_t kPixels = 384;  // taken at a time: as many as a float32 product's block has terms
-  using Numbers = std::array<std::int64_t, 3>;  // one per spatial dimension; leading ones that do not exist are 1
+  static constexpr std::int64_t kPixels = 384;  // gathered at a time: the terms in one block of a float32 product
+  using Numbers = std::array<std::int64_t, 3>;  // per spatial dimension, the last at the end; others keep the default
 
   void gather(const float* x, std::int64_t first, std::int64_t count, float* to) const;
   void multiply(std::int64_t pixels, const float* x, const float* y, float* weight, double beta) const;

@@ -20,8 +20,8 @@ namespace {
 using MatrixDesc = dnnl::memory::desc;
 using DnnlType = dnnl::memory::data_type;
 
-constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
-constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // with fewer multiplications: one piece
+constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // smaller products cost less than a oneDNN call
+constexpr std::int64_t kDivided = std::int64_t(1) << 22;  // products of fewer multiplications are not divided
 constexpr std::size_t kMaxProductPlans = 512;
 
 bool processor_has_bfloat16() {
@@ -41,7 +41,7 @@ struct ProductPiece {
 // The shape alone determines how the longer side is divided, so the bits do not depend on the number of threads.
 struct ProductPlan {
   bool by_rows = true;
-  std::int64_t size = 0, count = 1;  // of a piece; the last one may be smaller
+  std::int64_t size = 0, count = 1;  // rows or columns of a piece (the last piece may be smaller); number of pieces
   ProductPiece piece, last;
 
   const ProductPiece& at(std::int64_t index) const { return index == count - 1 ? last : piece; }
@@ -77,7 +77,7 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
     plan->size = p.m * p.n * p.k < kDivided ? side : std::clamp<std::int64_t>((side / 4 + 31) / 32 * 32, 64, 512);
     plan->count = (side + plan->size - 1) / plan->size;
     const std::int64_t rest = side - (plan->count - 1) * plan->size;
-    // oneDNN 3.7 takes a matrix of a single row or column for dense, whatever its stride.
+    // oneDNN 3.7 assumes that a matrix of a single row or column is dense, whatever its stride.
     if (rest == 1 || (plan->by_rows ? p.n : p.m) == 1) return nullptr;
     const auto make = [&](std::int64_t size) {
       return make_product_piece(p, plan->by_rows ? size : p.m, plan->by_rows ? p.n : size);
@@ -100,7 +100,7 @@ std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
     const std::scoped_lock lock(mutex);
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
   }
-  auto plan = make_product_plan(p);  // unlocked, because it takes long
+  auto plan = make_product_plan(p);  // without the lock, because it takes long
   const std::scoped_lock lock(mutex);
   if (plans.size() >= kMaxProductPlans) plans.clear();
   return plans.try_emplace(key, std::move(plan)).first->second;

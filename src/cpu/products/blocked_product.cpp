@@ -10,14 +10,14 @@
 namespace lockstep::host {
 namespace {
 
-// Bytes of a row of `a` in a block. A panel of b with this number of terms fits the second-level cache.
+// The bytes of a row of `a` that a block has. A panel of b with as many terms fits the second-level cache.
 constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // rows of a that stay in the cache for all panels of a group
 constexpr std::int64_t kPanels = 6;  // panels per group; more if a block has fewer terms
 constexpr std::int64_t kMaxPanels = 24;
 // b is read in place if it has at most kDirectBytes and few rows use it, or if a has only one tile of rows.
 constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
-// A transposed a is read in place if one block of its terms is smaller than this, and mostly fits a first-level cache.
+// A transposed a is read in place if one block of its terms has fewer bytes, and so mostly fits a first-level cache.
 constexpr std::int64_t kDirectTransposedBytes = 64 << 10;
 
 std::int64_t in_wholes_of(std::int64_t unit, std::int64_t count) { return (count + unit - 1) / unit * unit; }
@@ -55,7 +55,7 @@ void activate_all(Activation activation, std::int64_t rows, std::int64_t columns
   if (activation == Activation::gelu_tanh) each([](T x) { return gelu_tanh_of(x); });
 }
 
-// Some terms of the columns of several panels.
+// Several panels of b, with the terms of one block.
 template <class T>
 struct Group {
   const TileKernels<T>& kernels;

@@ -15,7 +15,7 @@
 namespace lockstep::host {
 namespace {
 
-// A piece with fewer multiplications is not worth another thread.
+// A piece with fewer multiplications than this is not worth a thread.
 constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
@@ -23,12 +23,12 @@ std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole +
 // The division of one product into pieces of rows and columns.
 struct Division {
   std::int64_t rows, columns;  // of a piece
-  std::int64_t across;         // pieces side by side
+  std::int64_t across;         // pieces from the left edge to the right
   std::int64_t count;
 
   // Makes at most `most` pieces. Minimizes the time of the largest piece, including the packing of its columns of b.
   Division(const Matmul& p, std::int64_t most) : rows(p.m), columns(p.n), across(1), count(1) {
-    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing costs as much as kPacking rows
+    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing b costs as much as kPacking more rows
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t down = 1; down <= most; ++down) {
       const std::int64_t r = pieces_of(pieces_of(p.m, down), kTileRows) * kTileRows;
@@ -107,14 +107,14 @@ std::unique_ptr<float[]> widened(const KernelContext& context, const Narrow* fro
   return wide;
 }
 
-// 16-bit types are computed in float: all of b, and some rows of a and c at a time.
+// Computes products of 16-bit types in float: converts all of b, and some rows of a and c at a time.
 template <class Narrow>
 void narrow_typed(const KernelContext& context, const Matmul& given) {
   const Matmul p = joined(given);
   if constexpr (std::is_same_v<Narrow, BFloat16>) {
     if (bfloat16_product(context, p)) return;
   }
-  constexpr std::int64_t kElements = 1 << 18, kMinRows = 64, kMaxRows = 256;  // of a and of c, converted at a time
+  constexpr std::int64_t kElements = 1 << 18, kMinRows = 64, kMaxRows = 256;  // parts of a and c converted at a time
   const std::int64_t height = std::clamp(kElements / std::max<std::int64_t>({p.n, p.k, 1}), kMinRows, kMaxRows);
   const std::int64_t cores = context.parallel ? num_threads() : 1;
   const std::int64_t grain = std::max(pieces_of(pieces_of(p.m, cores), kTileRows) * kTileRows,

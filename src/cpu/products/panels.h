@@ -12,8 +12,8 @@ namespace lockstep::host {
 
 using PanelSource = FactorView<float>;
 
-/// A packed matrix in panels. A panel has so many columns that four rows of sums fit the processor's registers; the
-/// last panel is padded with zeros.
+/// A matrix packed into panels of columns() columns. That is the number for which four rows of sums fit the processor's
+/// registers. The last panel is padded with zeros.
 struct Panels {
   const float* data = nullptr;
   std::int64_t k = 0, n = 0;
@@ -25,13 +25,13 @@ struct Panels {
   }
 };
 
-/// Rows that are computed together: divide work at multiples of it.
+/// The number of rows that are computed together: divide work at multiples of kPanelRows.
 inline constexpr std::int64_t kPanelRows = 4;
 
 /// Packs the panels [begin, end) of Panels::count(n) into their places in `to`.
 void pack_panels(const PanelSource& source, std::int64_t begin, std::int64_t end, float* to);
 
-/// c [rows, n] = a [rows, k] b, plus the previous c if `adds`. Pitches in elements.
+/// c [rows, n] = a [rows, k] b, plus the previous c if `adds`. Pitches are in elements.
 void multiply_panels(std::int64_t rows, const float* a, std::int64_t a_pitch, const Panels& b, float* c,
                      std::int64_t c_pitch, bool adds);
 

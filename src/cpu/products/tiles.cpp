@@ -15,7 +15,8 @@ struct VectorOf {
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::Type;
 
-// For few remaining columns, or scaled sums. Not inlined, so that the same instructions round every element.
+// Stores sums that are scaled, or of the few columns that do not fill a vector. Not inlined, so that the same
+// instructions round every element.
 template <class T>
 [[gnu::noinline]] void finish(const Tile<T>& tile, int rows, const T* sums, std::int64_t sums_row, T* c,
                               const T* before) {
@@ -24,7 +25,7 @@ template <class T>
       c[j] = (before ? before[r * tile.before_row + j] : T(0)) + tile.alpha * sums[j];
 }
 
-// kRows rows, kVectors vectors of columns: all sums are in registers.
+// Computes kRows rows and kVectors vectors of columns of c, with all sums in registers.
 template <class T, int kLanes, int kVectors, int kRows>
 [[gnu::always_inline]] inline void run_tile(const Tile<T>& tile, const T* a, T* c, const T* before) {
   using V = Vector<T, kLanes>;
@@ -151,7 +152,7 @@ template <class T, int kLanes, int kVectors>
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
       T* const row = to + l * kColumns;
-      if (columns <= kLanes / 2)  // zeros for the vector, or half of one, that is read last
+      if (columns <= kLanes / 2)  // fills the vector, or half of one, that is read last with zeros
         std::memset(row, 0, kLanes / 2 * sizeof(T));
       else if (columns < filled)
         std::memset(row + filled - kLanes, 0, kLanes * sizeof(T));
@@ -173,7 +174,7 @@ template <class T, int kLanes, int kVectors>
   fill(whole_k, k, 0);
 }
 
-// As many rows and vectors of sums as leave registers for the factors.
+// The numbers of rows and vectors of sums in a tile: as many as leave registers for the factors.
 template <class T>
 struct Plain {
   static constexpr int kLanes = 16 / sizeof(T);

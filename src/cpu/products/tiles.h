@@ -8,10 +8,10 @@
 
 namespace lockstep::host {
 
-/// Rows that are computed together: divide work at multiples of it.
+/// The number of rows that are computed together: divide work at multiples of kTileRows.
 inline constexpr std::int64_t kTileRows = 8;
 
-/// c = alpha a b + before, for k terms.
+/// The operands of c = alpha a b + before, where each sum has k terms.
 template <class T>
 struct Tile {
   std::int64_t k = 0;
@@ -37,8 +37,8 @@ struct FactorView {
 
 template <class T>
 struct TileKernels {
-  std::int64_t columns;  ///< Per panel.
-  std::int64_t lanes;    ///< Per vector.
+  std::int64_t columns;  ///< Columns per panel.
+  std::int64_t lanes;    ///< Elements per vector.
   void (*multiply)(const Tile<T>& tile, std::int64_t rows);
   /// Writes one panel, with rows `columns` apart. If the source has fewer columns, zeros fill the rest.
   void (*pack)(const FactorView<T>& source, T* to);
