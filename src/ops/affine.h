@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// Accepts an undefined parameter. Throws ShapeError, DTypeError, DeviceMismatch.
+/// Checks that `parameter`, a weight or bias, is undefined or has `sizes`, and x's dtype and device. Throws ShapeError,
+/// DTypeError or DeviceMismatch if not.
 inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes) {
   if (!parameter.defined()) return;
   check_same_device(op, x, parameter);

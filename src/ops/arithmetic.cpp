@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A number that with_number() accepted.
+// The number as a T, which can hold it (with_number()); a negative number wraps around in an unsigned T.
 template <class T>
 LOCKSTEP_HD T number_as(double number) {
   if constexpr (std::is_integral_v<T>)
@@ -77,7 +77,7 @@ struct DivideByNumber {
     return a / T(number);
   }
 };
-// A true division, not a product with 1 / x, as in div().
+// number / x. As in div(), the kernel divides: it does not multiply by 1 / x.
 struct NumberOver {
   double number;
   template <class T>
@@ -96,8 +96,8 @@ Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-// The dtype of an operation between a tensor and a number. Unsigned integers wrap around, so a negative number counts
-// by its magnitude: adding it subtracts the magnitude.
+// The dtype of an operation between a tensor and a number. Unsigned integers wrap around, so that adding -n subtracts
+// n: a negative number keeps the unsigned dtype if that can hold n.
 DType with_number(DType dtype, double number) {
   if (is_floating(dtype)) return dtype;
   if (dtype != kBool && holds(dtype, dtype == kUInt8 ? std::abs(number) : number)) return dtype;
@@ -180,7 +180,7 @@ Tensor mul(const Tensor& a, double b) {
 
 Tensor neg(const Tensor& a) { return mul(a, -1); }
 
-// A true division, not a product with 1 / b: so x / x is 1, and the reciprocal of a small number cannot overflow.
+// Divides instead of multiplying by 1 / b: so x / x is 1, and the reciprocal of a small number cannot overflow.
 Tensor div(const Tensor& a, double b) {
   if (!is_floating(impl_of("div", a).dtype)) return div(a.to(kFloat32), b);
   Tensor out = make_like(a);
@@ -193,7 +193,7 @@ Tensor operator/(double a, const Tensor& b) {
   return unary("div", "Div", is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32), NumberOver{a});
 }
 
-// Negates in the dtype of the result, because a narrower one wraps around.
+// Negates b in the dtype of the result, because a narrower dtype would wrap around.
 Tensor operator-(double a, const Tensor& b) { return add(neg(b.to(with_number(impl_of("sub", b).dtype, a))), a); }
 
 namespace {

@@ -72,8 +72,8 @@ ChannelPieces pieces_of(const Tensor& x, const Tensor& g) {
   return ChannelPieces(extent, int(16 / sizeof(T)), aligned(x) && aligned(g));
 }
 
-// For GPUs, which compute in x's dtype with float32 statistics, in three grids, and update the running statistics, if
-// any.
+// The running statistics, if any. On a GPU, normalized_by_grids() updates them; it computes in x's dtype with float32
+// statistics, in three grids.
 struct RunningStatistics {
   Tensor mean, variance;
   double momentum = 0;
@@ -210,7 +210,7 @@ Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   return out;
 }
 
-// Evaluation on a GPU: one launch.
+// Normalizes with given statistics in one launch, for evaluation on a GPU.
 Tensor normalized_by(const Tensor& x, const Tensor& mean_of, const Tensor& variance, const Tensor& weight,
                      const Tensor& bias, double eps) {
   Tensor y = make_like(x);
@@ -223,7 +223,7 @@ Tensor normalized_by(const Tensor& x, const Tensor& mean_of, const Tensor& varia
   return y;
 }
 
-// True if the kernel can update these running statistics.
+// True if the kernel that normalizes can also update these running statistics.
 bool move_on_the_way(const Tensor& running) { return !running.defined() || running.is_contiguous(); }
 
 }  // namespace

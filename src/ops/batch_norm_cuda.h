@@ -9,8 +9,8 @@
 
 namespace lockstep::gpu {
 
-/// A block computes two sums for each of its channels, over one piece. With kRows it has neighbouring channels, else
-/// one.
+/// A block computes two sums for each of its channels, over one piece. If kRows, it has several neighbouring channels,
+/// otherwise one channel.
 template <bool kRows, int kPack, class Kernel>
 __global__ void channel_sums(const Kernel kernel, const Divisor across, const Divisor packs_of_plane) {
   using T = typename Kernel::T;

@@ -1,6 +1,7 @@
 // Batch norm on a GPU. Two grids compute the sums of each channel, for the statistics or for a gradient: the first over
 // pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). The map pattern then computes the
-// elements. No host form: there one operation of the backend does it all (cpu/fused_batch_norm.cpp).
+// elements. These kernels have no host form: on the host, the backend's fused operation does it all
+// (cpu/fused_batch_norm.cpp).
 #pragma once
 
 #include <algorithm>
@@ -128,7 +129,7 @@ struct BatchGradientKernel {
   }
 };
 
-/// Computes the elements from the results of finish().
+/// Computes the elements of y or of x's gradient from the scale, shift and slope that finish() stored.
 struct BatchNormalize {
   template <class C>
   LOCKSTEP_HD C operator()(C x, C mean, C scale, C shift) const {

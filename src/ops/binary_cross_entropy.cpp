@@ -119,7 +119,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
   constexpr const char* kOp = "binary_cross_entropy";
   check_weight(kOp, "weight", input, options.weight);
   if (options.pos_weight.defined())
-    throw InvalidArgument("[binary_cross_entropy] expected no pos_weight, which is for logits, got one");
+    throw InvalidArgument("[binary_cross_entropy] pos_weight is only for binary_cross_entropy_with_logits");
   check_target(kOp, input, target);
   check_floating(kOp, input);
   const Tensor labels = is_floating(target.dtype()) ? target : target.to(input.dtype());

@@ -181,15 +181,16 @@ Tensor operator~(const Tensor& a) {
 
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_device("equal", a, b);
-  if (a.dtype() != b.dtype()) throw DTypeError(text("[equal] expected ", a.dtype(), ", got ", b.dtype()));
+  if (a.dtype() != b.dtype()) throw DTypeError(text("[equal] expected one dtype, got ", a.dtype(), " and ", b.dtype()));
   return a.sizes() == b.sizes() && all(eq(a, b)).item<bool>();
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
   check_same_device("allclose", a, b);
-  if (a.dtype() != b.dtype()) throw DTypeError(text("[allclose] expected ", a.dtype(), ", got ", b.dtype()));
+  if (a.dtype() != b.dtype())
+    throw DTypeError(text("[allclose] expected one dtype, got ", a.dtype(), " and ", b.dtype()));
   if (a.sizes() != b.sizes()) return false;
-  const Tensor p = a.detach().to(kFloat64), q = b.detach().to(kFloat64);  // inf - inf is NaN, hence eq
+  const Tensor p = a.detach().to(kFloat64), q = b.detach().to(kFloat64);  // eq() is for infinities: inf - inf is NaN
   return all(eq(p, q) | (isfinite(q) & le(abs(p - q), abs(q) * rtol + atol))).item<bool>();
 }
 

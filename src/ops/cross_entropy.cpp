@@ -34,7 +34,8 @@ struct Form {
   std::int64_t ignore_index;
   double smoothing;
 
-  // The parts of the target of class c that come from smoothing, and of class t from the target itself.
+  // The factors of -log(softmax) in a row's loss: label smoothing gives spread() to each class c, and the row's target
+  // class t has own() in addition.
   template <class C, class T>
   LOCKSTEP_HD C spread(const RowOf<const T>& weight, std::int64_t c) const {
     return C(smoothing) / C(weight.length) * (weighted ? C(weight[c]) : C(1));
@@ -59,7 +60,7 @@ struct Losses {
                               RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
-    const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums nothing
+    const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums over no classes
     const C log_sum = form.softmax ? log_sum_of(team, x, classes) : C(0);
     TwoSums<C> smoothed = {};
     if (form.smoothing > 0)
@@ -236,7 +237,7 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   return out;
 }
 
-// The shape with one class per row.
+// The shape of a target that holds one class per row: the input's without the dimension of the classes.
 Shape rows_of(const Tensor& input) {
   Shape rows = input.sizes();
   rows.erase(input.dim() == 1 ? 0 : 1);
@@ -247,7 +248,7 @@ Tensor checked_class_loss(const Problem& problem, const Tensor& input, const Ten
   const char* const op = problem.op;
   const Shape rows = rows_of(input);
   if (target.sizes() != rows)
-    throw ShapeError(text("[", op, "] expected classes of shape ", rows, " for an input of shape ", input.sizes(),
+    throw ShapeError(text("[", op, "] expected a target of shape ", rows, " for an input of shape ", input.sizes(),
                           ", got ", target.sizes()));
   if (problem.reduction != Reduction::batchmean) return class_loss(problem, input, target);
   Problem summed = problem;
@@ -271,7 +272,7 @@ void check_input(const char* op, const Tensor& input, const Tensor& target, cons
 
 Tensor probability_loss(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
   if (target.sizes() != input.sizes() && target.sizes() == rows_of(input))
-    throw DTypeError(text("[cross_entropy] expected classes of an integer dtype, got ", target.dtype()));
+    throw DTypeError(text("[cross_entropy] expected a target of integers (classes), got ", target.dtype()));
   check_target("cross_entropy", input, target);
   const int dim = input.dim() == 1 ? 0 : 1;
   const std::int64_t classes = input.sizes()[dim];

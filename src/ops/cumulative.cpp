@@ -72,7 +72,7 @@ struct FromTheStart {
   }
 };
 
-// Shifts by one position along dim; the first one becomes `first`.
+// Shifts the elements by one position along dim; the first element becomes `first`.
 Tensor behind(const Tensor& x, int dim, double first) {
   Shape one = x.sizes();
   one[dim] = 1;

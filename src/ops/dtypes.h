@@ -37,7 +37,7 @@ inline DType result_type(const Tensor& a, const Tensor& b) {
   return promote(x, y);
 }
 
-/// The same for several: all tensors with dimensions beside all 0-dim ones.
+/// result_type() of several tensors: those with dimensions count as one tensor, and those that are 0-dim as another.
 inline DType result_type(std::initializer_list<const Tensor*> tensors) {
   std::optional<DType> parts, numbers;
   for (const Tensor* const x : tensors) {

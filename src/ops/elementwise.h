@@ -37,8 +37,8 @@ inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b,
   return make_like_either(a, b, x == y ? x : broadcast(op, x, y), dtype);
 }
 
-/// A number as a tensor for an operation with `like`: in its dtype unless that cannot hold the number. If `like` has
-/// dimensions, the result has one too, so that its dtype counts in promotion.
+/// A number as a tensor for an operation with `like`: in like's dtype if that can hold the number. If `like` has
+/// dimensions, the result has one dimension, so that the result's dtype counts in promotion.
 Tensor number_beside(const Tensor& like, double number);
 
 namespace elementwise {

@@ -29,8 +29,8 @@ struct PickElements {
   }
 };
 
-// Equal indices add in the order of the sources. On a GPU, which has the order of the indices, the thread of the first
-// of equal indices adds for all of them.
+// Adds sources with equal indices in the order of the sources. On a GPU, `order` sorts the indices; of equal indices,
+// the thread of the first one adds all their sources.
 template <class T>
 struct AddElements {
   static constexpr int kIndependentOperand = 1;
@@ -68,7 +68,7 @@ struct Places {
   Tensor index;  // int64
 };
 
-// The part of source that index, which is no larger, refers to.
+// The part of source that is used: its first elements along each dimension, as many as index has.
 Tensor used_part(const Tensor& source, const Tensor& index) {
   Tensor used = source;
   for (int i = 0; i < used.dim(); ++i)
@@ -76,13 +76,13 @@ Tensor used_part(const Tensor& source, const Tensor& index) {
   return used;
 }
 
-// Checks that index is no larger than `other`, except along `dim` (-1: everywhere).
+// Checks that index is no larger than `other` in any dimension except `dim` (-1: no exception).
 void check_fits(const char* op, const Tensor& index, const Tensor& other, int dim) {
   bool fits = index.dim() == other.dim();
   for (int i = 0; fits && i < index.dim(); ++i) fits = i == dim || index.sizes()[i] <= other.sizes()[i];
   if (!fits)
-    throw ShapeError(text("[", op, "] expected indices of the same rank and no larger",
-                          dim < 0 ? "" : " outside the dimension", " than ", other.sizes(), ", got ", index.sizes()));
+    throw ShapeError(text("[", op, "] expected an index of the rank of ", other.sizes(), ", no larger in any dimension",
+                          dim < 0 ? "" : text(" except dimension ", dim), ", got ", index.sizes()));
 }
 
 // Checks the arguments of writing or adding along `dim` of x by index.
@@ -121,7 +121,7 @@ Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index) {
 
 namespace {
 
-// True for the sources that are the last ones with their index.
+// True for each source that is the last one with its index.
 Tensor last_ones(const Tensor& places, int dim, const Shape& sizes) {
   Shape along = Shape::filled(places.dim(), 1);
   if (places.dim()) along[dim] = places.sizes()[dim];

@@ -1,5 +1,5 @@
-// group_norm: on the host rows of layer_norm's kernel, then times a weight and plus a bias; on a GPU kernels of its
-// own.
+// group_norm: on the host it normalizes rows with layer_norm's kernel, then multiplies by the weight and adds the bias;
+// on a GPU it has kernels of its own.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/normalization.h>
 
@@ -19,7 +19,7 @@ Tensor make_beside(const Tensor& x, const Shape& sizes, DType dtype) {
 
 Tensor dense_form(const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; }
 
-// Differentiable. x and g have the shape of the op's x.
+// The gradients, computed by differentiable operations. x and g have the shape of the op's x.
 NormGradients group_gradients_by_ops(const GroupExtent& extent, double eps, const Tensor& g, const Tensor& x,
                                      const Tensor& weight, const NormNeeds& needs) {
   const auto& [batch, groups, of_group, inner] = extent;
@@ -59,7 +59,7 @@ NormGradients group_gradients_by_grids(const GroupExtent& extent, double eps, co
   return out;
 }
 
-// For devices that launch grids. x is not empty; weight, bias: [channels], or undefined.
+// group_norm for devices that launch grids. x is not empty; weight, bias: [channels], or undefined.
 Tensor group_norm_by_grids(const Tensor& any_x, std::int64_t groups, const Tensor& any_weight, const Tensor& any_bias,
                            double eps) {
   const std::int64_t batch = any_x.sizes()[0], channels = any_x.sizes()[1];

@@ -1,6 +1,6 @@
 // group_norm on a GPU: one grid for the forward; for the backward one grid for the gradient of x and each image's sums
-// for weight and bias, and one that adds these sums (ops/group_norm_cuda.h). No host form: there group_norm is
-// composed.
+// for weight and bias, and one that adds these sums (ops/group_norm_cuda.h). There is no host form: on the host,
+// group_norm is composed of other operations.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ template <class Element>
 struct GroupGradientKernel {
   using T = Element;
   using C = ComputeType<T>;
-  static constexpr int kSums = 2;  // of g y, and of g
+  static constexpr int kSums = 2;  // the sum of g y, and the sum of g
 
   GroupExtent extent;
   C eps;

@@ -29,7 +29,7 @@ std::int64_t size_along(const char* op, const Tensor& tensor, std::int64_t dim) 
   return sizes[wrap_dim(op, dim, sizes.rank())];
 }
 
-// In autocast regions 16-bit tensors may be joined with others.
+// Converts the tensors to their promoted dtype: in autocast regions, 16-bit tensors may be joined with wider ones.
 std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
   std::vector<Tensor> alike;
   if (tensors.empty()) return alike;
@@ -117,7 +117,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
       other[d] = sizes[d];
     }
     if (other != sizes)
-      throw ShapeError(text("[cat] expected sizes that agree but for dimension ", d, ", got ", tensors[0].sizes(),
+      throw ShapeError(text("[cat] expected sizes that agree except in dimension ", d, ", got ", tensors[0].sizes(),
                             " in tensor 0 and ", tensors[i].sizes(), " in tensor ", i));
   }
   sizes[d] = total;
@@ -159,11 +159,11 @@ std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>&
   std::int64_t left = size;
   for (const std::int64_t length : sizes) {
     if (length < 0 || length > left)
-      throw ShapeError(
-          text("[split] expected sizes that add up to ", size, ", got ", length, " where ", left, " are left"));
+      throw ShapeError(text("[split] expected sizes that add up to ", size, ", got ", length, " where ", left,
+                            " elements are left"));
     left -= length;
   }
-  if (left != 0) throw ShapeError(text("[split] expected sizes that add up to ", size, ", got ", left, " too few"));
+  if (left != 0) throw ShapeError(text("[split] expected sizes that add up to ", size, ", got ", size - left));
   return divided("Split", tensor, dim, sizes);
 }
 

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The gradient of linear's second input, computed in its final memory if that is known.
+// The gradient of linear's weight. If autograd knows the gradient's place in a bucket, it is computed there.
 Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   const Tensor place = autograd::grad_bucket_view(1);
   if (!place.defined()) return mm(g.t(), x);

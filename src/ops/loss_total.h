@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// On a GPU one grid for few rows, else two (ops/loss_total_cuda.h).
+/// The kernel. On a GPU it is one grid for few rows, otherwise two grids (ops/loss_total_cuda.h).
 template <class Element>
 struct LossTotal {
   using C = Element;

@@ -28,8 +28,8 @@ Tensor& TensorMethods::change(const char* op, const F& f) {
                           ": use the out-of-place function"));
   const TensorImpl& impl = *target.impl();
   if (!records(target) || impl.follows_base || result.dtype() != target.dtype()) return target.copy_(result);
-  // The result's node becomes the target's, so that hooks of the target see the gradients that reach it by outputs that
-  // the operation saved.
+  // The target takes over the result's node. So hooks of the target also see gradients that reach this node through an
+  // output that the operation saved.
   autograd::check_recorded_in_place(op, target);
   copy_values(target, result);
   bump_version(target);

@@ -53,13 +53,14 @@ LOCKSTEP_HD void find_slope(NormRowStats<C>& stats, std::int64_t length, const S
   }
 }
 
-/// Sums over some rows at a time, then adds these partial sums: on a GPU in a second grid (ops/norm_gradient_cuda.h).
+/// The gradients of weight and bias are summed over some rows at a time; then these partial sums are added, on a GPU in
+/// a second grid (ops/norm_gradient_cuda.h).
 template <class Element, bool kHasMean>
 struct NormGradientKernel {
   using T = Element;
   using C = ComputeType<T>;
   static constexpr bool kCentered = kHasMean;
-  static constexpr int kSums = kCentered ? 2 : 1;  // of g y, and of g
+  static constexpr int kSums = kCentered ? 2 : 1;  // the sum of g y, and the sum of g
 
   C eps;
   const T *g, *x, *weight;  // [rows, length], [length] or null
@@ -114,7 +115,7 @@ struct NormGradientKernel {
   }
 
  private:
-  // The same for rows of 16-bit elements, which are converted to float in buffers, some rows at a time.
+  // take_pieces() for rows of 16-bit elements, which are converted to float in buffers, some rows at a time.
   void take_pieces_in_buffers(std::int64_t begin, std::int64_t end) const {
     enum { kG, kX, kWeight, kOfX, kOperands };
     std::array<host::RowBuffers::Operand, kOperands> operands;

@@ -44,7 +44,7 @@ void record_norm(const char* node, Tensor& y, const Tensor& x, const Tensor& wei
                         });
 }
 
-/// The elements of a tensor that may be undefined.
+/// The address of the tensor's elements; null if the tensor is undefined.
 template <class T>
 T* data_or_null(const Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
@@ -53,7 +53,7 @@ T* data_or_null(const Tensor& tensor) {
 /// A norm over rows.
 struct RowNorm {
   const char *op, *node, *gradient;  ///< The names of the operation, of its node, and of the gradient's kernel.
-  bool centered = true;              ///< Subtracts the mean; else there is a weight and no bias.
+  bool centered = true;              ///< True: subtracts the mean; false: there is a weight and no bias.
 };
 
 /// Normalizes each row of x [rows, length]; weight, bias: [length], or undefined. Recorded.

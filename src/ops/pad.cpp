@@ -72,7 +72,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const Padd
   const Padded padded = padded_sizes(x, padding);
   if (options.mode == PadMode::constant) return with_constant(cut(x, padded), padded, options.value);
   if (options.value != 0)
-    throw InvalidArgument(text("[pad] expected a value with PadMode::constant alone, got ", options.value));
+    throw InvalidArgument(text("[pad] a value needs PadMode::constant, got another mode with value ", options.value));
   const Shape before = without_cuts(padded.before), behind = without_cuts(padded.behind);
   // As in PyTorch, circular mode continues the tensor after cutting, the other modes the tensor before cutting.
   if (options.mode == PadMode::circular) return pad_border(cut(x, padded), options.mode, before, behind);

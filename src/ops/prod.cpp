@@ -22,7 +22,8 @@ struct Product {
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
 };
 
-// g times the product of all other elements: the product of those before times that of those after, without a division.
+// The gradient of x[i] is g times the product of all other elements: the product of the elements before i times the
+// product of those after i, without a division.
 template <class T>
 struct ProductGradient {
   using C = ComputeType<T>;
@@ -40,7 +41,8 @@ struct ProductGradient {
   }
 };
 
-// Made of differentiable operations: n copies of the row, element i of copy i set to 1, and the product of each copy.
+// For each element, the product of the others, by differentiable operations: makes n copies of the row, sets element i
+// of copy i to 1, and takes the product of each copy.
 Tensor others(const Tensor& x, int dim) {
   const std::int64_t n = x.sizes()[dim];
   const Tensor places = arange(0, double(n), 1, {.dtype = kInt64, .device = x.device()});

@@ -16,7 +16,7 @@ namespace {
 template <class C>
 struct Sum {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<C>, std::int64_t, C>>;
-  Accumulator divisor = 1;  // of the complete sum
+  Accumulator divisor = 1;  // divides the complete sum
   LOCKSTEP_HD Accumulator identity() const { return 0; }
   LOCKSTEP_HD Accumulator load(C x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }

@@ -28,7 +28,7 @@ inline DimMask all_of(int rank) {
   return mask;
 }
 
-/// For reductions in which an empty list of dimensions means all of them.
+/// mask_of() for reductions in which an empty list of dimensions means all of them.
 inline DimMask mask_or_all(const char* op, const Shape& dims, int rank) {
   return dims.empty() ? all_of(rank) : mask_of(op, dims, rank);
 }
@@ -49,7 +49,7 @@ inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
   return count;
 }
 
-/// For reductions that are undefined over no elements. Throws ShapeError naming `op`.
+/// Throws ShapeError naming `op` if the reduction has no elements: for reductions that have no result then.
 inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& mask) {
   if (reduced_count(sizes, mask) == 0)
     throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));

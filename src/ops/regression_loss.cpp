@@ -49,7 +49,7 @@ struct Bent {
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
     const T d = x - target;
     const T straight = ConstantOf<T>(slope) * g;
-    const T bent = ConstantOf<T>(slope / bend) * g * d;  // also for NaN
+    const T bent = ConstantOf<T>(slope / bend) * g * d;  // NaN takes this branch, and stays
     return where(d > ConstantOf<T>(bend), straight, where(d < ConstantOf<T>(-bend), -straight, bent));
   }
   template <class T>

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// As in PyTorch, comparisons with NaN lead to the end.
+// As in PyTorch, NaN counts as greater than every number, so that its place is the end.
 template <class T>
 struct CountBefore {
   bool right;

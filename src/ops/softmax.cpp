@@ -20,7 +20,7 @@ LOCKSTEP_HD C exponentials(const Team& team, const AnyRow& x, C shift) {
   return sum_over(team, x.length, [&](auto i) { return C(elementary::exp(C(x[i]) - shift)); });
 }
 
-// The number to subtract before exp: 0 for an infinite maximum, with which logsumexp comes out infinite as it should.
+// The number to subtract before exp: the maximum, or 0 if that is infinite. (Then logsumexp is infinite, not NaN.)
 template <class C>
 LOCKSTEP_HD C finite_shift(C best) {
   return std::isinf(best) ? C(0) : best;
@@ -30,13 +30,13 @@ template <class T>
 struct Softmax {
   using C = ComputeType<T>;
   using Wide = Softmax<C>;
-  bool is_gradient_of_logsumexp = false;  // which is 0 beside an infinite element
+  bool is_gradient_of_logsumexp = false;  // that gradient is 0, not NaN, beside an infinite element
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
     const C best = greatest(team, x, x.length), shift = is_gradient_of_logsumexp ? finite_shift(best) : best;
-    // One thread stores the terms in y. Several threads compute them twice, which is cheaper; 16 bits could not hold
-    // them.
+    // A single thread stores the terms in y. A team of several threads computes them twice, which is cheaper. 16-bit
+    // rows do so too, because y could not hold the terms.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
       const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = elementary::exp(x[i] - shift); });
       const C scale = C(1) / sum;

@@ -17,7 +17,7 @@ namespace {
 
 using autograd::view_of;
 
-// The gradient of the base, dense: zeros except in the view, which is repeated on the gradient to find its place.
+// The gradient of the base, dense: zeros, with the view's gradient written to the elements that view() selects.
 template <class View>
 Tensor scattered(const Tensor& gradient, const Shape& base, const View& view) {
   Tensor whole = make_tensor(*gradient.impl()->storage->device, base, gradient.dtype());
@@ -169,7 +169,8 @@ Tensor Tensor::slice(std::int64_t dim, std::optional<std::int64_t> start, std::o
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
   const std::int64_t available = size(dim);
   if (start < 0 || length < 0 || start > available - length)
-    throw ShapeError(text("[narrow] expected a part of ", available, " elements, got ", length, " from ", start));
+    throw ShapeError(
+        text("[narrow] expected a part of ", available, " elements, got length ", length, " from ", start));
   return slice(dim, start, start + length);
 }
 

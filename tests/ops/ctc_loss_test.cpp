@@ -93,9 +93,9 @@ TEST(EmbeddingBag, RefusesWhatDoesNotFit) {
   EXPECT_EQ(thrown<InvalidArgument>([&] { embedding_bag(weight, index); }),
             "[embedding_bag] expected offsets [bags] for an index of one dimension, got none");
   EXPECT_EQ(thrown<InvalidArgument>([&] { embedding_bag(weight, index.unsqueeze(0), {.offsets = tensor({0})}); }),
-            "[embedding_bag] expected no offsets for an index [bags, size], got some");
+            "[embedding_bag] offsets need an index of one dimension, got an index [bags, size]");
   EXPECT_EQ(thrown<InvalidArgument>([&] { embedding_bag(weight, index.unsqueeze(0), {.per_sample_weights = weight}); }),
-            "[embedding_bag] expected the mode sum for per_sample_weights, got another");
+            "[embedding_bag] per_sample_weights need the mode \"sum\"");
   EXPECT_THROW(embedding_bag(weight, tensor({{0, 3}})), InvalidArgument);
 }
 

@@ -106,7 +106,7 @@ TEST(FoldErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<ShapeError>([&] {
               unfold(ones({4, 4}), 2);
             }),
-            "[unfold] expected x [N, C, 2 sizes] or [C, 2 sizes], not empty but in N, got [4, 4]");
+            "[unfold] expected x [N, C, 2 sizes] or [C, 2 sizes], where only N may be 0, got [4, 4]");
   EXPECT_EQ(message_of<InvalidArgument>([&] { unfold(x, 2, {.stride = 0}); }),
             "[unfold] expected stride of at least 1, got 0");
   EXPECT_EQ(message_of<InvalidArgument>([&] { unfold(x, 2, {.padding = std::int64_t(1) << 40}); }),
@@ -151,11 +151,11 @@ TEST(ShuffleErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<ShapeError>([] {
               pixel_shuffle(ones({1, 6, 2, 2}), 2);
             }),
-            "[pixel_shuffle] expected channels that 2 squared divides, got [1, 6, 2, 2]");
+            "[pixel_shuffle] expected channels that are a multiple of 2 squared, got [1, 6, 2, 2]");
   EXPECT_EQ(message_of<ShapeError>([] {
               pixel_unshuffle(ones({1, 6, 2, 3}), 2);
             }),
-            "[pixel_unshuffle] expected sizes that 2 divides, got [1, 6, 2, 3]");
+            "[pixel_unshuffle] expected spatial sizes that are multiples of 2, got [1, 6, 2, 3]");
   EXPECT_EQ(message_of<InvalidArgument>([] {
               pixel_shuffle(ones({1, 6, 2, 2}), 0);
             }),
@@ -167,7 +167,7 @@ TEST(ShuffleErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<ShapeError>([] {
               channel_shuffle(ones({1, 6, 2}), 4);
             }),
-            "[channel_shuffle] expected x [N, C, ...] with channels that 4 groups divide, got [1, 6, 2]");
+            "[channel_shuffle] expected x [N, C, ...] whose channels are a multiple of 4, got [1, 6, 2]");
   EXPECT_EQ(message_of<InvalidArgument>([] {
               channel_shuffle(ones({1, 6, 2}), 0);
             }),

@@ -125,7 +125,7 @@ TEST(InterpolateErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.scale_factor = kNan}); }),
             "[interpolate] expected a scale_factor above 0, got nan");
   EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .align_corners = true}); }),
-            "[interpolate] expected align_corners with linear or cubic modes alone, got it with nearest");
+            "[interpolate] align_corners needs a linear or cubic mode, got nearest");
   EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .recompute_scale_factor = true}); }),
             "[interpolate] recompute_scale_factor needs a scale_factor, got none");
   EXPECT_EQ(message_of<DTypeError>([&] { interpolate(x.to(kInt64), {.size = 3}); }),

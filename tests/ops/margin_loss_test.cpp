@@ -27,7 +27,7 @@ TEST(MarginLosses, RefuseShapesThatDoNotFit) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               multi_margin_loss(x, tensor({1, 2}));
             }),
-            "[multi_margin_loss] expected classes of shape [3] for x [3, 4], got [2]");
+            "[multi_margin_loss] expected a target of shape [3] for x [3, 4], got [2]");
   EXPECT_EQ(thrown<InvalidArgument>([&] {
               multi_margin_loss(x, tensor({1, 2, 0}), {.p = 3});
             }),

@@ -59,7 +59,7 @@ TEST(PadErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               pad(x, {1, 1}, {.mode = PadMode::circular, .value = 1});
             }),
-            "[pad] expected a value with PadMode::constant alone, got 1");
+            "[pad] a value needs PadMode::constant, got another mode with value 1");
 }
 
 }  // namespace

@@ -309,7 +309,7 @@ TEST(LpPool, GivesNorms) {
 TEST(PoolingErrors, NameWhatIsWrong) {
   const Tensor x = ones({1, 2, 4, 4});
   EXPECT_EQ(message_of<ShapeError>([&] { max_pool2d(x.select(0, 0).select(0, 0), 2); }),
-            "[max_pool2d] expected x [N, C, 2 sizes] or [C, 2 sizes], not empty but in N, got [4, 4]");
+            "[max_pool2d] expected x [N, C, 2 sizes] or [C, 2 sizes], where only N may be 0, got [4, 4]");
   EXPECT_EQ(message_of<ShapeError>([&] { avg_pool2d(x, 5); }),
             "[avg_pool2d] expected windows [5, 5] that fit the images, got [1, 2, 4, 4]");
   EXPECT_EQ(message_of<InvalidArgument>([&] { max_pool2d(x, 2, {.padding = 2}); }),
@@ -317,7 +317,7 @@ TEST(PoolingErrors, NameWhatIsWrong) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { avg_pool2d(x, 2, {.stride = 0}); }),
             "[avg_pool2d] expected stride of at least 1, got 0");
   EXPECT_EQ(message_of<InvalidArgument>([&] { avg_pool2d(x, 2, {.divisor_override = 0}); }),
-            "[avg_pool2d] expected a divisor_override, got 0");
+            "[avg_pool2d] expected a divisor_override other than 0, got 0");
   EXPECT_EQ(message_of<ShapeError>([&] {
               max_pool2d(x, {1, 2, 3});
             }),

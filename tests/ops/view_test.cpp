@@ -293,7 +293,8 @@ TEST(SliceView, ClampsAnyPosition) {
 TEST(Narrow, RefusesAPartThatIsNotInside) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const Tensor x = zeros({4, 5});
-  EXPECT_EQ(thrown<ShapeError>([&] { x.narrow(1, 3, 3); }), "[narrow] expected a part of 5 elements, got 3 from 3");
+  EXPECT_EQ(thrown<ShapeError>([&] { x.narrow(1, 3, 3); }),
+            "[narrow] expected a part of 5 elements, got length 3 from 3");
   EXPECT_THROW(x.narrow(0, -1, 2), ShapeError);
   EXPECT_THROW(x.narrow(0, 0, -1), ShapeError);
   EXPECT_THROW(x.narrow(0, most, 1), ShapeError);

@@ -47,7 +47,7 @@ TEST(WeightedMean, RefusesWhatHasNoMean) {
             "[WeightedMean] expected one element as the weight, got shape [0]");
   const TestDevices devices(1);
   EXPECT_EQ(thrown<DeviceMismatch>([] { WeightedMean(ones({}, {.device = "cuda:0"}), ones({})); }),
-            "[WeightedMean] expected the weight on cuda:0 as the sum, got one on cpu");
+            "[WeightedMean] expected sum and weight on one device, got cuda:0 and cpu");
 }
 
 class MeansOverClasses : public ::testing::Test {

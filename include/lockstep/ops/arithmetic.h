@@ -18,13 +18,13 @@ LOCKSTEP_API Tensor mul(const Tensor& a, double b);                           //
 LOCKSTEP_API Tensor div(const Tensor& a, double b);                           ///< True division.
 LOCKSTEP_API Tensor neg(const Tensor& a);                                     ///< -a
 
-/// a - b floor(a / b): the remainder with the sign of b, as Python's %. Numeric dtypes. The remainder of an integer by
-/// an element 0 is 0; integers and the number 0 throw InvalidArgument.
+/// a - b floor(a / b): the remainder with the sign of b, as Python's %. Numeric dtypes. For integers, the remainder by
+/// an element 0 is 0, but a number b = 0 throws InvalidArgument.
 LOCKSTEP_API Tensor remainder(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor remainder(const Tensor& a, double b);
 
-/// a - b trunc(a / b): the remainder with the sign of a, as C's fmod. Numeric dtypes. The remainder of an integer by
-/// an element 0 is 0; integers and the number 0 throw InvalidArgument.
+/// a - b trunc(a / b): the remainder with the sign of a, as C's fmod. Numeric dtypes. For integers, the remainder by an
+/// element 0 is 0, but a number b = 0 throws InvalidArgument.
 LOCKSTEP_API Tensor fmod(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor fmod(const Tensor& a, double b);
 
@@ -40,7 +40,7 @@ LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 
 /// Powers. Integers stay integers for whole exponents >= 0 (bool becomes int64); other exponents give float32.
 LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
-/// Throw DTypeError unless the promoted dtype is floating.
+/// Powers with a tensor as exponent. Throw DTypeError unless the promoted dtype is floating.
 LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);
 LOCKSTEP_API Tensor pow(double base, const Tensor& exponent);
 

@@ -11,11 +11,11 @@ namespace lockstep {
 
 struct AttentionOptions {
   /// Broadcasts to [..., queries, keys]. A bool mask is true where a query sees a key. A mask of the query's dtype is
-  /// added to the scores. Undefined: every query sees every key.
+  /// added to the scores. If undefined, every query sees every key.
   Tensor mask = {};
-  double dropout = 0;                ///< Drops attention weights [..., queries, keys] as dropout() does, in training or
-                                     ///< not.
-  bool is_causal = false;            ///< Query i sees keys 0 to i. InvalidArgument together with a mask.
+  double dropout = 0;                ///< The probability of dropping an attention weight [..., queries, keys], as
+                                     ///< dropout() does; also outside of training.
+  bool is_causal = false;            ///< Query i sees keys 0 to i. Throws InvalidArgument together with a mask.
   std::optional<double> scale = {};  ///< Multiplies the scores; default 1 / sqrt(features).
   bool enable_gqa = false;           ///< The query's heads (dimension -3) may be a multiple of the key's: each head of
                                      ///< key and value serves that many heads of the query, in order.
@@ -43,7 +43,7 @@ struct RotaryOptions {
 /// Rotates pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [...,
 /// length, features], with an even number of features; positions: integers or x's dtype, broadcast to [..., length].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options = {});
-/// With given cosines and sines of the angles, of x's dtype, which broadcast to [..., length, features / 2].
+/// Rotates by angles whose cosines and sines are given, in x's dtype; they broadcast to [..., length, features / 2].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& sines,
                                      RotaryPairs pairs = RotaryPairs::halves);
 

@@ -23,7 +23,7 @@ class LOCKSTEP_API Padding {
   enum Rule : std::uint8_t {
     numbers,
     valid,  ///< No padding.
-    same,   ///< The result has x's size; needs a stride of 1. An odd total pads one more at the end.
+    same,   ///< The result has x's size; needs a stride of 1. If the total is odd, the end gets one more zero.
   };
 
   Padding(std::int64_t all) : each_(all) {}

@@ -44,7 +44,7 @@ class LOCKSTEP_API Uniform {
   Tensor low_, high_;
 };
 
-/// Exactly one of the two, else InvalidArgument.
+/// The parameter of a discrete distribution. Give exactly one of the two, else constructors throw InvalidArgument.
 struct Probabilities {
   std::optional<Tensor> probs = {};
   std::optional<Tensor> logits = {};

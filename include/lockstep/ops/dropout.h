@@ -18,7 +18,8 @@ LOCKSTEP_API Tensor dropout(const Tensor& x, double p = 0.5, bool training = tru
 LOCKSTEP_API Tensor channel_dropout(const Tensor& x, double p = 0.5, bool training = true);
 
 /// Sets dropped elements to selu's negative bound, then scales and shifts so that mean 0 and variance 1 are preserved
-/// (Klambauer et al. 2017); feature_alpha_dropout drops whole channels. Else like dropout() and channel_dropout().
+/// (Klambauer et al. 2017); feature_alpha_dropout drops whole channels. They are otherwise like dropout() and
+/// channel_dropout().
 LOCKSTEP_API Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 LOCKSTEP_API Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 

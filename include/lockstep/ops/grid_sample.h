@@ -12,7 +12,7 @@ struct GridSampleOptions {
   std::string_view mode = "bilinear";
   /// Values outside of the image: "zeros", the "border", or its "reflection".
   std::string_view padding_mode = "zeros";
-  bool align_corners = false;  ///< -1 and 1 are the centers of the corner elements, not the edges of the image.
+  bool align_corners = false;  ///< True: -1 and 1 are the centers of the corner elements; false: the image's edges.
 };
 /// x [N, C, H, W] sampled at grid [N, H', W', 2] gives [N, C, H', W']; x [N, C, D, H, W] at grid [N, D', H', W', 3]
 /// gives [N, C, D', H', W']. The grid's last dimension is (x, y) or (x, y, z), with x along W, each from -1 to 1. x and

@@ -56,12 +56,13 @@ class LOCKSTEP_API ScaleFactor {
 };
 
 struct InterpolateOptions {
-  PerDimension size = {};  ///< Spatial sizes of the result. Either this or scale_factor.
+  PerDimension size = {};  ///< Spatial sizes of the result. Give either size or scale_factor.
   /// The size is floor(scale_factor * size of x). Along a dimension that keeps x's size, nearest and linear modes copy
   /// the elements; if the size doubles, nearest takes each element twice.
   ScaleFactor scale_factor = {};
   Choice<Interpolation> mode = Interpolation::nearest;  ///< How the values between pixels are computed.
-  /// Aligns the centers of the corner elements, not the corners of the image. For linear and cubic modes only.
+  /// Aligns the centers of the corner elements of x and of the result; if false, aligns the corners of the images. Only
+  /// for linear and cubic modes.
   bool align_corners = false;
   /// Computes positions from the sizes instead of from scale_factor, which may be less exact.
   bool recompute_scale_factor = false;

@@ -22,9 +22,9 @@ LOCKSTEP_API Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims
 /// The values of the padding.
 enum class PadMode : std::uint8_t {
   constant,
-  reflect,    ///< x's mirror image without the border: at most one element fewer than x has.
-  replicate,  ///< x's border.
-  circular,   ///< x continued from its other side: at most as many elements as x has.
+  reflect,    ///< x mirrored at its border element, which is not repeated. At most size - 1 elements per side.
+  replicate,  ///< x's border element, repeated.
+  circular,   ///< x's elements from the opposite side. At most size elements per side.
 };
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@ namespace lockstep {
 LOCKSTEP_API Tensor mm(const Tensor& a, const Tensor& b);
 /// [batch, m, k] x [batch, k, n] -> [batch, m, n].
 LOCKSTEP_API Tensor bmm(const Tensor& a, const Tensor& b);
-/// The product of the last two dimensions; the leading ones broadcast, without copies. A vector is a row on the left
-/// and a column on the right, and its extra dimension is not in the result.
+/// Multiplies the matrices in the last two dimensions; the leading dimensions broadcast, without copies. A vector is a
+/// row on the left and a column on the right, and its extra dimension is not in the result.
 LOCKSTEP_API Tensor matmul(const Tensor& a, const Tensor& b);
 /// [m, k] x [k] -> [m].
 LOCKSTEP_API Tensor mv(const Tensor& a, const Tensor& vector);
@@ -23,7 +23,7 @@ LOCKSTEP_API Tensor outer(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 struct AddmmOptions {
-  double beta = 1;  ///< Factor of the addend; with 0 the addend is ignored, even NaN.
+  double beta = 1;  ///< Factor of the addend. If it is 0, the addend is ignored, even if it holds NaN.
   double alpha = 1;
 };
 /// beta addend + alpha a b. a: [m, k], b: [k, n], addend: broadcasts to [m, n].

@@ -40,14 +40,14 @@ LOCKSTEP_API Tensor l1_loss(const Tensor& input, const Tensor& target, const Los
 /// Options of smooth_l1_loss().
 struct SmoothL1LossOptions {
   Choice<Reduction> reduction = Reduction::mean;
-  double beta = 1;  ///< Where the quadratic part ends; 0 gives l1_loss. Negative: InvalidArgument.
+  double beta = 1;  ///< The |d| where the quadratic part ends; 0 gives l1_loss, a negative beta InvalidArgument.
 };
 /// |d| < beta ? d^2 / (2 beta) : |d| - beta / 2, for d = input - target.
 LOCKSTEP_API Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1LossOptions& options = {});
 
 struct HuberLossOptions {
   Choice<Reduction> reduction = Reduction::mean;
-  double delta = 1;  ///< Where the quadratic part ends; 0 and below: InvalidArgument.
+  double delta = 1;  ///< The |d| where the quadratic part ends; 0 and below give InvalidArgument.
 };
 /// |d| <= delta ? d^2 / 2 : delta (|d| - delta / 2), for d = input - target.
 LOCKSTEP_API Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options = {});
@@ -55,7 +55,7 @@ LOCKSTEP_API Tensor huber_loss(const Tensor& input, const Tensor& target, const 
 struct BinaryCrossEntropyOptions {
   Tensor weight = {};  ///< Weights of the elements: broadcasts to the input.
   Choice<Reduction> reduction = Reduction::mean;
-  Tensor pos_weight = {};  ///< Factor of the loss of target 1, with logits only: broadcasts to the input.
+  Tensor pos_weight = {};  ///< With logits only: the factor of the term for target 1. Broadcasts to the input.
 };
 /// -(target log(input) + (1 - target) log(1 - input)); logarithms are clamped to -100. Input and target are in [0, 1],
 /// else InvalidArgument: at once on the CPU, later on a GPU, as in cross_entropy().
@@ -82,7 +82,7 @@ struct CrossEntropyOptions {
 /// int32 or int64; or probabilities, of the input's shape and dtype. The mean is over the targets that are not ignored,
 /// weighted by the weights of their classes. Deterministic. A class out of range throws InvalidArgument at once on the
 /// CPU, and as an error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError
-/// when it synchronizes, and the process loses the card.
+/// when it synchronizes, and the process cannot use the card any more.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct NllLossOptions {

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The type of constants in arithmetic on T: T itself, and double beside tensors.
+/// The type of constants in arithmetic on T: T itself if T is a number, double if it is a Tensor.
 template <class T>
 using ConstantOf = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
 

@@ -14,7 +14,7 @@ namespace lockstep {
 
 struct MaxPoolOptions {
   std::optional<PerDimension> stride = {};  ///< Default: kernel_size.
-  PerDimension padding = 0;                 ///< On both sides, never the maximum. At most half of kernel_size.
+  PerDimension padding = 0;                 ///< On both sides; at most half of kernel_size. It is never the maximum.
   PerDimension dilation = 1;
   bool ceil_mode = false;  ///< The last window may extend past the end.
 };
@@ -22,8 +22,8 @@ struct MaxPoolOptions {
 LOCKSTEP_API Tensor max_pool1d(const Tensor& x, const PerDimension& kernel_size, const MaxPoolOptions& options = {});
 LOCKSTEP_API Tensor max_pool2d(const Tensor& x, const PerDimension& kernel_size, const MaxPoolOptions& options = {});
 LOCKSTEP_API Tensor max_pool3d(const Tensor& x, const PerDimension& kernel_size, const MaxPoolOptions& options = {});
-/// Also returns the indices of the maxima, int64: row-major over the spatial dimensions of x, in each image. The first
-/// of equal elements; -1 for a (dilated) window that covers only padding.
+/// Also returns the indices of the maxima, int64: row-major over the spatial dimensions of x, in each image. If several
+/// elements are equal, the index of the first; -1 for a (dilated) window that covers only padding.
 LOCKSTEP_API ValuesAndIndices max_pool1d_with_indices(const Tensor& x, const PerDimension& kernel_size,
                                                       const MaxPoolOptions& options = {});
 LOCKSTEP_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const PerDimension& kernel_size,
@@ -34,8 +34,8 @@ LOCKSTEP_API ValuesAndIndices max_pool3d_with_indices(const Tensor& x, const Per
 struct MaxUnpoolOptions {
   std::optional<PerDimension> stride = {};  ///< Default: kernel_size.
   PerDimension padding = 0;                 ///< The padding of the pooling.
-  /// The spatial sizes, each less than a stride from the size that follows from kernel_size, stride and padding, which
-  /// is the default.
+  /// The spatial sizes of the result. Default: the sizes that follow from kernel_size, stride and padding. Each size
+  /// may differ from its default by less than a stride.
   std::optional<Shape> output_size = {};
 };
 /// Zeros, with x's elements at the `indices` of max pooling; if an index repeats within an image, the last one wins.
@@ -55,7 +55,7 @@ struct AvgPoolOptions {
   bool count_include_pad = true;                      ///< The divisor counts padding.
   std::optional<std::int64_t> divisor_override = {};  ///< Replaces the number of elements as the divisor. Not 0.
 };
-/// The mean of each window. Floating.
+/// The mean of each window. Floating dtypes.
 LOCKSTEP_API Tensor avg_pool1d(const Tensor& x, const PerDimension& kernel_size, const AvgPoolOptions& options = {});
 LOCKSTEP_API Tensor avg_pool2d(const Tensor& x, const PerDimension& kernel_size, const AvgPoolOptions& options = {});
 LOCKSTEP_API Tensor avg_pool3d(const Tensor& x, const PerDimension& kernel_size, const AvgPoolOptions& options = {});
@@ -76,7 +76,7 @@ struct LpPoolOptions {
   bool ceil_mode = false;
 };
 /// (sum of x^norm_type)^(1 / norm_type) over each window. The gradient is 0 where the sum is 0. norm_type infinity or
-/// -infinity gives the greatest or the least |x|. Floating.
+/// -infinity gives the greatest or the least |x|. Floating dtypes.
 LOCKSTEP_API Tensor lp_pool1d(const Tensor& x, double norm_type, const PerDimension& kernel_size,
                               const LpPoolOptions& options = {});
 LOCKSTEP_API Tensor lp_pool2d(const Tensor& x, double norm_type, const PerDimension& kernel_size,

@@ -47,8 +47,8 @@ struct ValuesAndIndices : std::tuple<Tensor, Tensor> {
         values(std::move(of_values)),
         indices(std::move(of_indices)) {}
 
-  Tensor values;   ///< The elements.
-  Tensor indices;  ///< int64, along the dimension.
+  Tensor values;   ///< The elements that were selected.
+  Tensor indices;  ///< The index of each value along the dimension, int64.
 };
 /// Also returns the index of the first of equal elements, which gets the whole gradient.
 LOCKSTEP_API ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keep_dims = false);

@@ -10,8 +10,8 @@ namespace lockstep {
 
 struct SearchSortedOptions {
   bool out_int32 = false;      ///< If true, the result is int32, otherwise int64.
-  bool right = false;          ///< Inserts behind equal elements, else before them.
-  std::string_view side = {};  ///< "left" or "right": `right` in NumPy's words.
+  bool right = false;          ///< True: inserts behind equal elements; false: before them.
+  std::string_view side = {};  ///< NumPy's form of `right`: "left" for false, "right" for true.
   Tensor sorter = {};          ///< int64, the sequence's sizes: the indices that sort it, as from argsort().
 };
 /// The index at which to insert each value to keep the sequence sorted: the number of elements before it. The sequence
@@ -23,8 +23,8 @@ LOCKSTEP_API Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& va
 LOCKSTEP_API Tensor searchsorted(const Tensor& sorted_sequence, double value, const SearchSortedOptions& options = {});
 
 struct BucketizeOptions {
-  bool out_int32 = false;  ///< The result is int32, else int64.
-  bool right = false;      ///< A value on a boundary belongs to the bucket above, else to the one below.
+  bool out_int32 = false;  ///< True: the result is int32; false: int64.
+  bool right = false;      ///< True: a value on a boundary belongs to the bucket above; false: to the bucket below.
 };
 /// The bucket of each value: searchsorted(boundaries, x). boundaries: [n], sorted.
 LOCKSTEP_API Tensor bucketize(const Tensor& x, const Tensor& boundaries, const BucketizeOptions& options = {});

@@ -16,8 +16,8 @@ LOCKSTEP_API Tensor log_softmax(const Tensor& x, std::int64_t dim);
 LOCKSTEP_API Tensor softmin(const Tensor& x, std::int64_t dim);
 
 struct GumbelSoftmaxOptions {
-  double tau = 1;     ///< The temperature. 0 and below: InvalidArgument.
-  bool hard = false;  ///< The result is one-hot; the gradient is that of the soft result.
+  double tau = 1;     ///< The temperature; 0 and below give InvalidArgument.
+  bool hard = false;  ///< If true, the result is one-hot; its gradient is that of the soft result.
   std::int64_t dim = -1;
 };
 /// softmax((logits + noise) / tau): a differentiable draw of a class (Jang, Gu, Poole 2017; Maddison, Mnih, Teh 2017).

@@ -24,8 +24,8 @@ class Addend : public Tensor {
   Addend() = default;
   explicit Addend(Tensor part) : Tensor(std::move(part)) {}  ///< Shares the storage of `part`.
 
-  /// For the library. If the weight is the sum over all processes: the factors that turn the sum and the weight back
-  /// into this process's parts.
+  /// For the library, and set only if the weight is the sum over all processes. Multiplied by these factors, the mean's
+  /// sum and weight become this process's parts of them.
   struct LocalFactors {
     double sum, weight;
   };
@@ -39,8 +39,8 @@ struct LOCKSTEP_API WeightedMean {
   /// Each tensor has one element, both on one device. Both become 0-dim; a sum of 16-bit floats or integers becomes
   /// float32, the weight a float64 without a gradient. Throws ShapeError, DeviceMismatch.
   WeightedMean(const Tensor& total, const Tensor& counted) : WeightedMean(total, Addend(counted)) {}
-  WeightedMean(const Tensor& total, const Addend& counted);  ///< With the weight of another mean.
-  WeightedMean(const Tensor& total, double counted);         ///< With a weight that the host knows.
+  WeightedMean(const Tensor& total, const Addend& counted);  ///< Takes the weight of another mean.
+  WeightedMean(const Tensor& total, double counted);         ///< Takes a weight that the host knows.
 
   Addend sum;     ///< The sum of the values, each times its weight.
   Addend weight;  ///< The sum of the weights, for example the number of elements that count.

@@ -108,7 +108,7 @@ Tensor additive_mask(const Tensor& mask, const Leading& lead, bool with_heads, c
   return x.reshape({count == 1 ? 1 : lead.batch.elements(), tail[0], tail[1], tail[2]});
 }
 
-// Fused operations need the features contiguous.
+// Returns x with contiguous features (the last dimension), which fused operations need.
 Tensor contiguous_features(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
 FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {

@@ -28,7 +28,7 @@ Tensor ungrouped(const Tensor& x) {
   return x.reshape({s[0], s[1] * s[2], s[3], s[4]});
 }
 
-// [N, G, H / G, L, S]
+// The attention weights: [N, G, H / G, L, S].
 Tensor weights_of(const AttentionInputs& in) {
   const std::int64_t groups = in.key.size(1), queries = in.query.size(2), keys = in.key.size(2);
   Tensor scores = matmul(grouped(in.query * in.scale, groups), in.key.unsqueeze(2).transpose(-1, -2));
@@ -38,7 +38,7 @@ Tensor weights_of(const AttentionInputs& in) {
   }
   if (!in.mask.defined() || keys == 0) return softmax(scores, -1);
   scores = scores + grouped(in.mask.expand({in.query.size(0), in.query.size(1), queries, keys}), groups);
-  // If a query sees no key, softmax and its gradient would be NaN.
+  // Marks queries that see no key: for them, softmax and its gradient would be NaN.
   const Tensor blind = eq(amax(scores.detach(), {-1}, true), kMasked);
   return masked_fill(softmax(masked_fill(scores, blind, 0), -1), blind, 0);
 }

@@ -1,4 +1,4 @@
-// Dropout of channels and dropout for selu, made of dropout() of ones.
+// Dropout of channels and dropout for selu, made of dropout() of a tensor of ones.
 #include <cmath>
 
 #include <lockstep/ops/arithmetic.h>

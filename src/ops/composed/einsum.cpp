@@ -33,7 +33,7 @@ int place_of(const Labels& labels, int label) {
 
 struct Term {
   Labels letters;
-  int ellipsis = -1;  // the index of the letter after it; -1: none
+  int ellipsis = -1;  // the index of the letter after the ellipsis; -1: the term has no ellipsis
 };
 
 Term parse_term(std::string_view equation, std::string_view term) {

@@ -79,10 +79,10 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
   if (index.dim() != 1 && index.dim() != 2)
     throw ShapeError(text("[embedding_bag] expected an index [bags, size] or [indices], got ", index.sizes()));
   if (index.dim() == 2 && options.offsets.defined())
-    throw InvalidArgument("[embedding_bag] expected no offsets for an index [bags, size], got some");
+    throw InvalidArgument("[embedding_bag] offsets need an index of one dimension, got an index [bags, size]");
   const Tensor& scale = options.per_sample_weights;
   if (scale.defined() && options.mode != EmbeddingBagMode::sum)
-    throw InvalidArgument("[embedding_bag] expected the mode sum for per_sample_weights, got another");
+    throw InvalidArgument("[embedding_bag] per_sample_weights need the mode \"sum\"");
   if (scale.defined() && scale.sizes() != index.sizes())
     throw ShapeError(
         text("[embedding_bag] expected per_sample_weights of shape ", index.sizes(), ", got ", scale.sizes()));

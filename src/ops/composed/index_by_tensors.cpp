@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 struct Indexed {
-  Tensor view;   // x after the indices that are no tensors, indexed dimensions first: [indexed..., others...]
+  Tensor view;   // x with all other indices applied; dimensions that tensors index first: [indexed..., others...]
   int count;     // number of indexed dimensions
   Tensor place;  // int64, in the shape that the index tensors broadcast to: the position in the joined indexed
                  // dimensions

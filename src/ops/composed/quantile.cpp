@@ -59,7 +59,7 @@ Tensor quantile(const Tensor& x, const Tensor& q, std::optional<std::int64_t> di
   const int d = dim ? wrap_dim("quantile", *dim, x.dim()) : -1;
   const Tensor rows = d < 0 || x.dim() == 0 ? x.reshape(-1) : movedim(x, d, -1);
   const std::int64_t last = rows.size(-1) - 1;
-  if (last < 0 || x.numel() == 0) throw ShapeError(text("[quantile] expected elements, got ", x.sizes()));
+  if (last < 0 || x.numel() == 0) throw ShapeError(text("[quantile] expected at least one element, got ", x.sizes()));
 
   const Tensor ordered = sort(rows, -1).values;
   const Tensor has_nan = isnan(ordered.detach().narrow(-1, last, 1));

@@ -22,7 +22,7 @@ Unique unique(const Tensor& x) {
   const std::int64_t last = values.numel() - 1;
   const Tensor differs =
       cat({zeros(1, integers), ne(values.slice(0, 1, last + 1), values.slice(0, 0, last)).to(kInt64)});
-  const Tensor group = cumsum(differs, 0);  // of each value in sorted order
+  const Tensor group = cumsum(differs, 0);  // for each element in sorted order, the number of its distinct value
   const Tensor first = cat({ones(1, integers), differs.slice(0, 1, last + 1)});
   const Tensor inverse = scatter_elements(zeros(all.numel(), integers), 0, places, group);
   return {masked_select(values, first.to(kBool)), inverse.view(x.sizes()), bincount(group)};

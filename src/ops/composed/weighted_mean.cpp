@@ -41,7 +41,7 @@ WeightedMean::WeightedMean(const Tensor& total, const Addend& counted)
       weight(number("the weight", counted.detach(), kFloat64)) {
   if (sum.device() != weight.device())
     throw DeviceMismatch(
-        text("[WeightedMean] expected the weight on ", sum.device(), " as the sum, got one on ", weight.device()));
+        text("[WeightedMean] expected sum and weight on one device, got ", sum.device(), " and ", weight.device()));
   weight.local_factors = counted.local_factors;
 }
 

@@ -43,7 +43,7 @@ Shape padded_sizes(const Shape& sizes, const Shape& padding) {
   return padded;
 }
 
-// The image inside of its padding.
+// The view of a padded image without its padding.
 Tensor inside(Tensor padded, const Shape& sizes, const Shape& padding) {
   for (int d = 2; d < sizes.rank(); ++d)
     if (padding[d - 2] > 0) padded = padded.narrow(d, padding[d - 2], sizes[d]);

@@ -26,7 +26,7 @@ void check_groups(const char* op, std::int64_t groups) {
   if (groups < 1) throw InvalidArgument(text("[", op, "] expected groups of at least 1, got ", groups));
 }
 
-// The remedy for an x whose channels do not fit the weight.
+// Advice for an error message about an x whose channels do not fit the weight.
 std::string advice_for_channels(const Shape& x, std::int64_t channels, bool batched) {
   if (x.back() == channels)
     return batched ? ": its channels come last; movedim(x, -1, 1) brings them behind the batch"

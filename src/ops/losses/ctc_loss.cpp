@@ -28,8 +28,8 @@ struct CtcStates {
 
 enum CtcLength { kInputLength, kTargetLength, kTargetStart, kCtcLengths };
 
-// The log-probabilities of all paths to a state at a time (backwards: from there to the end), including the state's
-// own. A row holds the times in order, with `states` elements each, and the loss at the end.
+// Computes, for each time and state, the log-probability of all paths to that state (backwards: from that state to the
+// end), the state included. A row holds the times in order, with `states` elements each, and the loss at the end.
 template <class T>
 struct CtcWalk {
   CtcStates of;
@@ -72,7 +72,7 @@ struct CtcWalk {
   }
 };
 
-// For one time of one sample: -g times the expected count of each class.
+// Computes, for one time of one sample, the gradient: -g times the expected count of each class.
 template <class T>
 struct CtcGradient {
   CtcStates of;
@@ -88,7 +88,7 @@ struct CtcGradient {
     const std::int64_t count = 2 * lengths[kTargetLength] + 1;
     for (std::int64_t s = 0; s < count; ++s) {
       const std::int64_t c = of.class_of(target, lengths[kTargetStart], s);
-      const T ways = forwards[s] + backwards[s];  // both include the class itself
+      const T ways = forwards[s] + backwards[s];  // both include the log-probability of c, which is subtracted once
       if (ways > -std::numeric_limits<T>::infinity()) out[c] -= g[0] * elementary::exp(ways - log_probs[c] + loss[0]);
     }
   }
@@ -102,7 +102,7 @@ struct CtcProblem {
   Tensor lengths;  // [batch, kCtcLengths]
 };
 
-// [batch, times * states + 1].
+// The result of CtcWalk: [batch, times * states + 1].
 Tensor ctc_ways(const CtcProblem& on, const Tensor& log_probs, bool backwards) {
   Tensor out = make_tensor(*log_probs.impl()->storage->device, {on.batch, on.times * on.states + 1}, log_probs.dtype());
   const auto rows = [](const Tensor& x) { return x.t().unsqueeze(2); };
@@ -142,7 +142,7 @@ Tensor ctc_gradient(const CtcProblem& on, const Tensor& g, const Tensor& log_pro
   return out;
 }
 
-// The same walk as differentiable operations. kFar stands for an impossible path: gradients of infinities would be NaN.
+// CtcWalk as differentiable operations. kFar stands for an impossible path: gradients of infinities would be NaN.
 constexpr double kFar = -1e30;
 
 Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& log_probs) {

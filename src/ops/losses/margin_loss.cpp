@@ -93,8 +93,8 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   const Tensor scores = widened(rows_of_classes(kOp, x));
   check_same_device(kOp, x, target);
   if (target.dim() != x.dim() - 1 || (target.dim() == 1 && target.size(0) != x.size(0)))
-    throw ShapeError(text("[multi_margin_loss] expected classes of shape ", Shape{scores.size(0)}, " for x ", x.sizes(),
-                          ", got ", target.sizes()));
+    throw ShapeError(text("[multi_margin_loss] expected a target of shape ", Shape{scores.size(0)}, " for x ",
+                          x.sizes(), ", got ", target.sizes()));
   if (options.p != 1 && options.p != 2)
     throw InvalidArgument(text("[multi_margin_loss] expected p 1 or 2, got ", options.p));
   const std::int64_t classes = scores.size(1);

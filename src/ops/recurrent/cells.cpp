@@ -1,4 +1,4 @@
-// Chooses the sequence of each kind; and cells, which are sequences of one step.
+// Chooses the function that runs a sequence of each kind. Cells are sequences of one step.
 #include <lockstep/ops/recurrent.h>
 
 #include "core/text.h"

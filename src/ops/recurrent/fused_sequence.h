@@ -32,7 +32,7 @@ inline constexpr bool kHasFusedSequence = requires {
 /// state.
 struct ForwardStep {
   Tensor gates;          ///< [rows, gates * hidden]: first the sums, then the gates.
-  Tensor state_product;  ///< The product of the state.
+  Tensor state_product;  ///< The product of h_before and weight_hh.
   Tensor h_before, h, c_before, c;
 };
 
@@ -41,10 +41,10 @@ struct BackwardStep {
   Tensor d_gates;          ///< To be written, as is d_state_product.
   Tensor d_state_product;  ///< Undefined unless kSeparateStateProduct.
   Tensor d_output;         ///< The gradient of h from the outputs.
-  /// The gradient of h from the next step. If kSeparateStateProduct, becomes that of h_before, without the part through
-  /// the product.
+  /// The gradient of h from the next step. If kSeparateStateProduct, the kernel overwrites it with the gradient of
+  /// h_before, without the part through the state's product.
   Tensor dh;
-  Tensor dc;  ///< The gradient of c; becomes that of c_before.
+  Tensor dc;  ///< The gradient of c, which the kernel overwrites with that of c_before.
 };
 
 /// The tensors that a sequence saves for backward.
@@ -150,7 +150,7 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   if (needs[kBiasHh])
     gradients[kBiasHh] = Cell::kSeparateStateProduct || !needs[kBiasIh]
                              ? sum(d_product, {0})
-                             : gradients[kBiasIh].clone();  // no shared memory
+                             : gradients[kBiasIh].clone();  // gradients must not share memory
   if (needs[kH]) gradients[kH] = dh;
   if (needs[kC]) gradients[kC] = dc;
   return gradients;

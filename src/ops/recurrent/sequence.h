@@ -44,8 +44,8 @@ class Steps {
   bool reverse_;
 };
 
-/// The inputs of a sequence. May be undefined: both biases, for none; h and c, for zeros (c is for LSTMs only);
-/// weight_hr, for no projection.
+/// The inputs of a sequence. Some may be undefined: both biases (then there is no bias), h and c (then they are zeros;
+/// c is for LSTMs only), and weight_hr (then there is no projection).
 enum Input : std::size_t { kX, kH, kC, kWeightIh, kWeightHh, kBiasIh, kBiasHh, kWeightHr, kInputs };
 using Inputs = std::array<Tensor, kInputs>;
 
@@ -55,17 +55,18 @@ struct Outputs {
   Tensor c;       ///< The cell state of an LSTM, likewise; else undefined.
 };
 
-/// Runs the fused form: one product for all inputs, and for each step one product and one kernel. Differentiable to any
-/// order. Throws DeviceMismatch, DTypeError or ShapeError naming `op` if an input does not fit.
+/// Runs the fused form: one product for all inputs, and for each step one product and one kernel. With a weight_hr it
+/// runs composed(). Differentiable to any order. Throws DeviceMismatch, DTypeError or ShapeError naming `op` if an
+/// input does not fit.
 Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps);
 
-/// The fused form of each kind; run_lstm() without weight_hr.
+/// The fused form of each kind. run_lstm() takes no weight_hr.
 Outputs run_rnn_tanh(const Inputs& inputs, const Steps& steps);
 Outputs run_rnn_relu(const Inputs& inputs, const Steps& steps);
 Outputs run_gru(const Inputs& inputs, const Steps& steps);
 Outputs run_lstm(const Inputs& inputs, const Steps& steps);
 
-/// The same, made of ops.
+/// Runs the sequence as a composition of other operations.
 Outputs composed(Kind kind, const Inputs& inputs, const Steps& steps);
 
 /// The argument checks of run().

@@ -21,7 +21,8 @@ Tensor average(const char* op, const char* node, const Tensor& x, const SpatialT
 Tensor windows(const char* op, const char* node, const Tensor& x, int dims, const PerDimension& kernel_size,
                const AvgPoolOptions& options) {
   check_images(op, x, dims);
-  if (options.divisor_override == 0) throw InvalidArgument(text("[", op, "] expected a divisor_override, got 0"));
+  if (options.divisor_override == 0)
+    throw InvalidArgument(text("[", op, "] expected a divisor_override other than 0, got 0"));
   SpatialTaps taps = pool_taps(op, x, dims, {kernel_size, options.stride, options.padding, 1, options.ceil_mode});
   for (Taps& axis : taps.axes)
     axis.divide = options.divisor_override    ? Taps::Divide::by_number

@@ -100,8 +100,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     throw InvalidArgument(
         text("[interpolate] expected either size or scale_factor, got ", is_sized ? "both" : "neither"));
   if (options.align_corners && !mode.has_corners)
-    throw InvalidArgument(
-        text("[interpolate] expected align_corners with linear or cubic modes alone, got it with ", mode.name));
+    throw InvalidArgument(text("[interpolate] align_corners needs a linear or cubic mode, got ", mode.name));
   if (options.recompute_scale_factor && is_sized)
     throw InvalidArgument("[interpolate] recompute_scale_factor needs a scale_factor, got none");
 

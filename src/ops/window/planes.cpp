@@ -78,7 +78,7 @@ void check_images(const char* op, const Tensor& x, int dims) {
   for (int d = sizes.rank() - dims - 1; fits && d < sizes.rank(); ++d) fits = sizes[d] > 0;
   if (!fits)
     throw ShapeError(text("[", op, "] expected x [N, C, ", dims, " sizes] or [C, ", dims,
-                          " sizes], not empty but in N, got ", sizes));
+                          " sizes], where only N may be 0, got ", sizes));
 }
 
 }  // namespace lockstep

@@ -32,7 +32,8 @@ Tensor pixel_shuffle(const Tensor& x, std::int64_t factor) {
   const Tensor from = as_batch("pixel_shuffle", x, factor);
   const Shape& sizes = from.sizes();
   if (sizes[1] % (factor * factor) != 0)
-    throw ShapeError(text("[pixel_shuffle] expected channels that ", factor, " squared divides, got ", x.sizes()));
+    throw ShapeError(
+        text("[pixel_shuffle] expected channels that are a multiple of ", factor, " squared, got ", x.sizes()));
   const std::int64_t channels = sizes[1] / factor / factor;
   const Tensor parts = from.view({sizes[0], channels, factor, factor, sizes[2], sizes[3]});
   const Shape shuffled = {sizes[0], channels, sizes[2] * factor, sizes[3] * factor};
@@ -43,7 +44,8 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t factor) {
   const Tensor from = as_batch("pixel_unshuffle", x, factor);
   const Shape& sizes = from.sizes();
   if (sizes[2] % factor != 0 || sizes[3] % factor != 0)
-    throw ShapeError(text("[pixel_unshuffle] expected sizes that ", factor, " divides, got ", x.sizes()));
+    throw ShapeError(
+        text("[pixel_unshuffle] expected spatial sizes that are multiples of ", factor, ", got ", x.sizes()));
   const std::int64_t height = sizes[2] / factor, width = sizes[3] / factor;
   const Tensor parts = from.view({sizes[0], sizes[1], height, factor, width, factor});
   const Shape channels = {sizes[0], sizes[1] * factor * factor, height, width};
@@ -55,7 +57,7 @@ Tensor channel_shuffle(const Tensor& x, std::int64_t groups) {
   if (groups < 1) throw InvalidArgument(text("[channel_shuffle] expected at least 1 group, got ", groups));
   if (sizes.rank() < 2 || sizes[1] % groups != 0)
     throw ShapeError(
-        text("[channel_shuffle] expected x [N, C, ...] with channels that ", groups, " groups divide, got ", sizes));
+        text("[channel_shuffle] expected x [N, C, ...] whose channels are a multiple of ", groups, ", got ", sizes));
   std::int64_t rest = 1;
   for (int d = 2; d < sizes.rank(); ++d) rest *= sizes[d];
   const Tensor parts = x.reshape({sizes[0], groups, sizes[1] / groups, rest});
