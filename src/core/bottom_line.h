@@ -20,7 +20,7 @@ class BottomLine {
 
 /// print() holds this mutex while it writes. It may be taken under any lock; no other lock is taken under it.
 std::mutex& print_mutex() noexcept;
-/// Sets the bottom line (null: none) and returns the previous one. The caller holds print_mutex().
+/// Sets the bottom line (null: no line) and returns the previous line. The caller holds print_mutex().
 BottomLine* set_bottom_line(BottomLine* line) noexcept;
 
 }  // namespace lockstep

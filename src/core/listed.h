@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// "a, b, c" from name_of(each). Beyond 30 names, the first 30 and the number of others; "none" if there are none.
+/// Returns "a, b, c" from name_of(each). Of more than 30 names, it lists the first 30 and says how many more there are.
+/// Returns "none" for an empty list.
 template <class Names, class NameOf>
 std::string listed(const Names& names, const NameOf& name_of) {
   constexpr std::size_t kMaxNames = 30;

@@ -59,7 +59,7 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     use_on(stream, worker.device == target.device ? to : from);
     if (&target == &source) use_on(stream, from);
     PinnedBlock* const pinned = from.impl()->storage->pinned;
-    if (pinned && &pinned->owner.backend() == &worker.backend) {  // else the memory counts as pageable for this device
+    if (pinned && &pinned->owner.backend() == &worker.backend) {  // memory pinned by another backend is pageable here
       copy.pinned = true;
       pinned->owner.copy(stream, copy, *pinned);
     } else {

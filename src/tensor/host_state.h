@@ -34,7 +34,7 @@ class HostStatePart {
 
 class HostState {
  public:
-  /// The part of that object; makes Part(arguments...) if there is none yet.
+  /// Returns the part of that object. If there is none yet, makes it: Part(arguments...).
   template <class Part, class... Arguments>
   Part& add(const void* object, Arguments&&... arguments) {
     const auto found = places_.find(object);

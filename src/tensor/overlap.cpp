@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// An integer from `least` to `most`, times `stride`.
+/// A term of a sum: an integer from `least` to `most`, times `stride`.
 struct Term {
   std::int64_t stride, least, most;
 };

@@ -42,7 +42,7 @@ Excerpt excerpt(const Tensor& tensor) {
   Excerpt result;
   result.values = tensor;
   if (tensor.numel() > kThreshold) {
-    std::vector<int> dims(std::size_t(sizes.rank()));  // the longest first, so that little is copied
+    std::vector<int> dims(std::size_t(sizes.rank()));  // sorted, the longest first, so that little is copied
     std::iota(dims.begin(), dims.end(), 0);
     std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) { return sizes[a] > sizes[b]; });
     for (const int dim : dims) {
@@ -108,7 +108,7 @@ Texts texts_of(const Tensor& values) {
     const std::vector<double> numbers = values.to_vector<double>();
     const FloatFormat format(numbers);
     for (const double number : numbers) texts.each.push_back(format(number));
-    texts.width = format.width();  // zeros and infinities may be wider
+    texts.width = format.width();  // the texts of zeros and infinities may be wider
   } else {
     if (values.dtype() == kBool)
       for (const bool value : values.to_vector<bool>()) texts.each.push_back(value ? "True" : "False");

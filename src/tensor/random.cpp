@@ -61,7 +61,7 @@ void fill_normal(const char* op, const Tensor& tensor, double mean, double stand
   });
 }
 
-/// True if T holds exactly the integer and all integers between it and 0.
+/// True if T can represent exactly this integer and all integers between it and 0.
 template <class T>
 bool holds(std::int64_t value) {
   if constexpr (std::is_integral_v<T>) {

@@ -64,7 +64,7 @@ struct TensorImpl {
   std::atomic<std::uint32_t> saves = 0;        ///< Number of operations that saved this or a view of it.
   std::atomic<std::uint32_t> views = 0;        ///< Number of tensors that have this as their base.
   bool follows_base = false;                   ///< If the base's grad_fn changes, the view's is made anew from it.
-  bool hides_graph = false;                    ///< A view, made under NoGrad, of a tensor that requires a gradient.
+  bool hides_graph = false;                    ///< It is a view, made under NoGrad, of a tensor that needs a gradient.
   Tensor base;                                 ///< The base of a differentiable view (autograd/views.h).
   std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn when the view's grad_fn was made.
 

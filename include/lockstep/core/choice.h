@@ -22,7 +22,7 @@ namespace detail {
 LOCKSTEP_API std::size_t find_choice(const char* option, std::span<const std::string_view> names, std::string_view got);
 }  // namespace detail
 
-/// An enumerator of E, given as such or by its name.
+/// An option of type E: made from an enumerator of E or from the enumerator's name.
 template <class E>
 class Choice {
  public:

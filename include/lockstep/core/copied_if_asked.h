@@ -5,9 +5,10 @@
 
 #include <lockstep/core/export.h>
 
-/// For the body of a class whose copies are explicit: auto b = a, for (auto layer : layers) and by-value arguments do
-/// not compile. Class b(a), copy(a), and copies of structs and containers of it do: these copy from a const Class. (An
-/// explicit constructor from const Class& would suffice, but then GCC 12 could not copy arrays of the class.)
+/// Stands in the body of a class to make its copies explicit: auto b = a, for (auto layer : layers) and by-value
+/// arguments do not compile. Class b(a), copy(a), and copies of structs and containers of it compile: these copy from a
+/// const Class. (An explicit constructor from const Class& would suffice, but then GCC 12 could not copy arrays of the
+/// class.)
 #define LOCKSTEP_COPIED_IF_ASKED(Class)         \
   template <std::same_as<Class> UseCopyInstead> \
   Class(UseCopyInstead&) = delete;              \

@@ -75,7 +75,8 @@ class LOCKSTEP_API OutOfMemory : public Error {
   const Sizes sizes;  ///< Bytes.
 };
 
-/// A call into a backend failed: its name, the backend's own code, and the device.
+/// A call into a backend, such as CUDA, failed. The message has the call's name, the backend's own error code and the
+/// device.
 class LOCKSTEP_API BackendError : public Error {
  public:
   BackendError(std::string api, int code, std::string device, std::string_view text);

@@ -57,8 +57,8 @@ struct MadeWith : Made<kind, T...> {
   using With = Container<U...>;
 };
 
-// A type's kind, the types of its parts (none for a struct with members()), and With<U...>: the type with parts of
-// types U.
+// What is known of a type T: its kind; the types of its parts, which are not listed for a struct with members(); and
+// With<U...>, the same structure with parts of types U.
 template <class T>
 struct MadeOf : Made<Structure::piece> {};
 template <HasMembers T>
@@ -115,7 +115,7 @@ void for_each_entry(Map& map, const Visit& visit) {
 template <class T>
 inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKind;
 
-/// PartTypes<...>: the types of the parts; none for a struct, whose members() may be of its own type.
+/// PartTypes<...> with the types of the parts. It is empty for a struct, because members() may be of the struct's type.
 template <class T>
 using PartsOf = typename detail::MadeOf<std::remove_cv_t<T>>::Types;
 

@@ -73,7 +73,7 @@ template <class Body, class... Args>
 
 /// Calls body(args...), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
 /// iterations are independent (LOCKSTEP_IVDEP). If several sets are compiled and instruction_set() is plain, calls
-/// plain(args...) instead, so that a caller that already has plain code does not compile it twice.
+/// plain(args...) instead, so that a caller that has plain code already need not compile `body` as plain code too.
 template <class Body, class Plain, class... Args>
 requires std::invocable<const Plain&, Args...>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain, Args... args) {

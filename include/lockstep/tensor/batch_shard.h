@@ -27,11 +27,11 @@ struct BatchPlace {
 
 /// The position in the batch of a tensor that this thread computed from its shard: a tensor whose size along the
 /// batch's dimension is a multiple of the shard's rows (for example after the batch was flattened with later
-/// dimensions). Any other tensor, and every tensor outside of replicas, counts as whole.
+/// dimensions). Any other tensor, and every tensor outside of replicas, counts as the tensor of the whole batch.
 LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
 
 /// For a scope, declares that tensors computed by this thread have the batch along dimension `dim`, even if
-/// DataParallel split another dimension. Without a `dim` they have no batch dimension and count as whole. For code that
+/// DataParallel split another dimension. Without a `dim`, the tensors have no batch dimension. Use it in code that
 /// permutes its input before dropout() and the like:
 ///
 ///   const BatchDim second(1);                        // x: [batch, steps, features], divided along dimension 0

@@ -20,7 +20,7 @@ namespace detail {
 struct EllipsisTag {};
 /// The type of None.
 struct NoneTag {
-  operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< In a Slice: no bound.
+  operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< None in a Slice means no bound.
 };
 inline constexpr EllipsisTag Ellipsis;  ///< Keeps all dimensions that no other entry indexes whole.
 inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, no bound.

@@ -88,7 +88,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // Geometry. All throw InvalidArgument for an undefined tensor.
-  /// All sizes.
+  /// The sizes of all dimensions.
   const Shape& sizes() const;
   const Shape& strides() const;               ///< In elements.
   std::int64_t size(std::int64_t dim) const;  ///< Size of a dimension; negative `dim` counts from the end.
@@ -136,8 +136,8 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   // Movement: differentiable. A tensor that already fits is returned itself, without a copy.
   Tensor to(Device device) const;               ///< On that device.
   Tensor to(DType dtype) const;                 ///< In that dtype.
-  Tensor to(Device device, DType dtype) const;  ///< Both.
-  /// On the other's device, in its dtype.
+  Tensor to(Device device, DType dtype) const;  ///< On that device, in that dtype.
+  /// On the device of `other`, in its dtype.
   Tensor to(const Tensor& other) const { return to(other.device(), other.dtype()); }
   Tensor cuda(int index = 0) const { return to(Device::cuda(index)); }  ///< On that GPU.
   Tensor cpu() const { return to(Device()); }                           ///< On the CPU.
@@ -265,7 +265,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
 
   /// For the library: the object behind the handle.
   TensorImpl* impl() const noexcept { return impl_; }
-  /// For the library: takes over one reference.
+  /// For the library: makes a handle that takes over one reference to `adopted`.
   explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
 
  private:
