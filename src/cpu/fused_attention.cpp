@@ -153,7 +153,7 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
   const FusedOperand& logsumexp = a.op.operands[5];
   T* const log_at = static_cast<T*>(logsumexp.data) + n * logsumexp.strides[0] + h * logsumexp.strides[1];
   for (std::int64_t i = 0; i < rows; ++i) {
-    // A query with all keys masked gives 0 and no gradient: exp(-infinity - infinity) is 0.
+    // A query whose keys are all masked gives 0, and no gradient, because exp(-infinity - infinity) is 0.
     const bool blind = sums[i] == 0;
     const T scale = blind ? T(0) : 1 / sums[i];
     for (std::int64_t c = 0; c < y.columns; ++c) y.at(row + i)[c] *= scale;
@@ -182,7 +182,7 @@ struct Gradients {
   const Attention<T>& a;
   const FusedOperand &g, &y, &logsumexp, &query, &key, &value;
 
-  // All query heads that share one key head.
+  // Computes all query heads that share one key head.
   void group(std::int64_t n, std::int64_t at) const {
     const Rows<T> k = head_of<T>(a.key, n, at), v = head_of<T>(a.value, n, at), to_k = head_of<T>(key, n, at),
                   to_v = head_of<T>(value, n, at);

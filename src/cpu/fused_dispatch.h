@@ -17,7 +17,7 @@ inline bool is_row_major(const FusedOperand& operand) noexcept {
   return true;
 }
 
-/// As Backend::workspace_size and Backend::fused; the result is complete on return.
+/// Implement Backend::workspace_size and Backend::fused on the host. The result is complete on return.
 std::optional<std::size_t> workspace_size(const FusedOp& op);
 void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 

@@ -1,4 +1,4 @@
-// oneDNN: its engine, its threads, and descriptors of primitives by either interface, that of 2.x or that of 3.x.
+// oneDNN: its engine, its threads, and descriptors of primitives, made by the interface of oneDNN 2.x or of 3.x.
 #pragma once
 
 #include <dnnl.hpp>

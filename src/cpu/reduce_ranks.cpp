@@ -76,7 +76,7 @@ void write(const RankReduction& reduction, const void* from, std::size_t element
 template <class A, class T>
 const A* as_accumulators(const T* from, A* wide, std::size_t count) {
   if constexpr (sizeof(A) == sizeof(T)) {
-    return reinterpret_cast<const A*>(from);  // A is T, or the unsigned type of its size
+    return reinterpret_cast<const A*>(from);  // A is T, or the unsigned integer type of T's size
   } else {
     widen(from, 1, std::int64_t(count), wide);
     return wide;

@@ -1,5 +1,6 @@
-// A kernel's forms: a kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, by
-// g++.) A kernel without a call operator is for GPUs alone: only devices that launch grids may get it.
+// A kernel's forms: a kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, g++
+// compiles the form for GPUs.) A kernel without a call operator has only the form for GPUs: launch it only on devices
+// that launch grids.
 #pragma once
 
 #include <stdexcept>

@@ -122,7 +122,7 @@ void merge(std::vector<MultiSpan<N>>& spans, const std::array<std::size_t, N>& e
   }
 }
 
-/// The operands of a launch. Without elements there is nothing to launch.
+/// The operands of a launch. If they have no elements, nothing is launched.
 template <std::size_t N>
 struct MultiOperands {
   std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
@@ -159,7 +159,7 @@ MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLo
   return operands;
 }
 
-/// A launch over many tensors: it makes `accesses`, and reads all `parameters`.
+/// A launch over many tensors. `accesses` lists the memory that it reads or writes; it also reads all `parameters`.
 struct MultiLaunch {
   const char* name;
   double flops;

@@ -25,7 +25,7 @@ struct RowOf {
   LOCKSTEP_HD T& operator[](std::int64_t i) const { return data[i * step]; }
 };
 
-/// A team of one. Its loops may become vector instructions.
+/// A team of one thread. Its loops may become vector instructions.
 class OneThread {
  public:
   static constexpr bool kSerial = true;
@@ -103,8 +103,8 @@ LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
 template <class F, class... Rows>
 inline constexpr bool kTakesNoTeam = std::is_invocable_v<const F&, Rows...>;
 
-/// F::kIndependentOperand, or -1 if f has none. For an f that computes independent elements, without reduce(), this is
-/// the number of the operand that has these elements. A GPU divides each row of that operand among threads.
+/// F::kIndependentOperand, or -1 if F does not declare it. An F that computes independent elements, without reduce(),
+/// declares the number of the operand that has these elements. A GPU divides each row of that operand among threads.
 template <class F>
 inline constexpr int kIndependentOperand = [] {
   if constexpr (requires { F::kIndependentOperand; })

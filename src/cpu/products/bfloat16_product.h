@@ -8,7 +8,7 @@
 
 namespace lockstep::host {
 
-/// Allocates a piece's scratch. Tests pass one that surrounds it with guard bytes.
+/// Allocates a piece's scratch. Tests pass a function that surrounds the scratch with guard bytes.
 using ScratchOf = std::shared_ptr<std::byte[]> (*)(std::size_t bytes);
 std::shared_ptr<std::byte[]> scratch_on_heap(std::size_t bytes);
 

@@ -110,7 +110,7 @@ void multiply_packed(const TileKernels<T>& kernels, Tile<T> tile, const T* packe
   }
 }
 
-// A product with k == 0: a and b may be null.
+// Computes a product with k == 0, in which a and b may be null.
 template <class T>
 void empty_product(const Matmul& p, T* c, const T* bias) {
   for (std::int64_t i = 0; i < p.m; ++i)

@@ -164,7 +164,8 @@ template <class T, int kLanes, int kVectors>
     return;
   }
   if (n_step == 1 || k_step != 1) return fill(0, k, 0);
-  // A few lines of a few columns at a time, because the distance between columns may be a power of two.
+  // Packs a few lines of a few columns at a time: if the distance between columns is a power of two, columns compete
+  // for the same sets of the cache.
   const std::int64_t whole_k = k / kSquare * kSquare, whole_columns = columns / kSquare * kSquare;
   if (whole_columns < filled) fill(0, whole_k, whole_columns);
   for (std::int64_t from = 0; from < whole_k; from += kLines)

@@ -23,7 +23,7 @@ struct Tile {
   std::int64_t c_row = 0;
   std::int64_t columns = 0;  ///< At most TileKernels::columns.
   T alpha = 1;
-  const T* before = nullptr;  ///< Null: nothing is added. May be c.
+  const T* before = nullptr;  ///< The matrix to add; null: no matrix. It may be c.
   std::int64_t before_row = 0;
 };
 

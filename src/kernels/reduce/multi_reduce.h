@@ -55,7 +55,7 @@ struct MultiReduceKernel {
   }
 
  private:
-  // An array for each member, so that the compiler vectorizes.
+  // CompensatedSums as one array for each member, so that the compiler vectorizes loops over them.
   struct Lanes {
     double sums[kLanes] = {}, errors[kLanes] = {};
   };

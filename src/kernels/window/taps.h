@@ -1,5 +1,6 @@
-// One spatial dimension of windows (pooling, interpolation): the input positions and weights of an output position, and
-// the output positions that use an input position. Plain values that kernels hold; all functions may run on a GPU.
+// One spatial dimension of the windows of pooling or interpolation. It gives the input positions and weights of each
+// output position, and the output positions that use an input position. Plain values that kernels hold; all functions
+// may run on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +25,11 @@ struct Taps {
   Divide divide = Divide::by_number;
   bool align_corners = false;
   std::int64_t in = 1, out = 1;
-  std::int64_t size = 1, stride = 1, padding = 0, dilation = 1;  ///< For windows.
+  std::int64_t size = 1, stride = 1, padding = 0, dilation = 1;  ///< Used by Kind::window.
   std::int64_t divisor = 1;
-  double scale = 1;  ///< For interpolation: input positions per output position.
+  double scale = 1;  ///< Used by interpolation: input positions per output position.
 
-  /// A dimension in which windows have size 1 and stride 1.
+  /// The taps of a dimension of `places` positions in which windows have size 1 and stride 1.
   static Taps identity(std::int64_t places) {
     Taps taps;
     taps.in = taps.out = places;

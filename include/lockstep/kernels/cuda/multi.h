@@ -26,7 +26,7 @@ LOCKSTEP_HD auto bound(const F& f);
 
 namespace lockstep::gpu {
 
-// Bytes of a table for few and for many tensors. Kernel parameters are limited to 4096 bytes together, or to 32764
+// The bytes of a table for few tensors, and for many. Kernel parameters are limited to 4096 bytes together, or to 32764
 // bytes from CUDA 12.1 and compute capability 7.0 on (CUDA C++ Programming Guide, "__global__ function parameters").
 inline constexpr std::size_t kSmallTable = 3072;
 #if defined(__CUDA_ARCH_LIST__) && CUDART_VERSION >= 12010

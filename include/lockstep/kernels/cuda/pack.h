@@ -26,7 +26,7 @@ LOCKSTEP_HD bool is_aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * kCount) == 0;
 }
 
-/// For an emulated GPU: throws where a GPU would fault.
+/// Throws on an emulated GPU if `data` is not aligned to a pack: a GPU would fault there.
 template <int kCount, class T>
 void check_aligned([[maybe_unused]] const T* data) {
 #ifdef LOCKSTEP_CUDA_EMULATED

@@ -65,7 +65,7 @@ class PackTeam {
   static constexpr bool kSerial = false;
   using Index = PackPlace;
 
-  /// For rows of `length` elements, a multiple of kPack. Teams are not interleaved (shape.beside is 1).
+  /// `length` is the length of the rows, a multiple of kPack. Teams are not interleaved: shape.beside is 1.
   __device__ PackTeam(TeamShape shape, bool idle, std::int64_t length, const Read& read)
       : team_(shape, idle, 0, 1),
         read_(read),

@@ -120,7 +120,7 @@ class RowTeam {
     return values;
   }
 
-  /// Another lane's value; for a lane beyond the warp, that of an unspecified lane.
+  /// The value of another lane of the warp. Beyond the warp's end, the value of an unspecified lane.
   template <class A>
   __device__ static A from_lane(const A& value, int lane) {
     struct Words {

@@ -10,7 +10,7 @@
 
 namespace lockstep::gpu {
 
-/// Offsets of N operands, in elements, at an index into their common shape.
+/// Computes the offsets of N operands, in elements, at an index into their common shape.
 template <int N>
 class Walk {
  public:
