@@ -273,7 +273,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 
 namespace {
 
-// In-place f(number) of each element. Throws DTypeError for a number that the tensor's dtype cannot hold.
+// Applies F{number} to each element in place. Throws DTypeError for a number that the tensor's dtype cannot hold.
 template <class F>
 void change_by(const char* op, const Tensor& target, double number) {
   autograd::check_in_place(op, target);

@@ -89,7 +89,7 @@ __global__ void channel_sums(const Kernel kernel, const Divisor across, const Di
   }
 }
 
-/// One warp per channel.
+/// The second grid adds the pieces' sums, one warp per channel.
 template <class Kernel>
 __global__ void channel_totals(const Kernel kernel) {
   using Total = typename Kernel::Total;

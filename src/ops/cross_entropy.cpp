@@ -169,7 +169,7 @@ Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t 
 
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g);
 
-// The same gradient as differentiable operations: recomputes softmax, and reuses the factors that do not depend on x.
+// The gradient as differentiable operations: recomputes softmax, and reuses the factors that do not depend on x.
 // Drops ignored rows first: they may hold NaN, and if all rows are ignored the divisor is 0.
 Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
   Tensor unit;

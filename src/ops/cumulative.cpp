@@ -36,7 +36,7 @@ struct Running {
   }
 };
 
-// Not recorded.
+// Running sums or products of x along a dimension, not recorded for backward.
 template <Join kJoin>
 Tensor running(const char* op, const Tensor& x, int dim) {
   const TensorImpl& from = *x.impl();

@@ -50,7 +50,7 @@ struct ExtremumPlace {
     C value;
     std::int64_t place;
   };
-  LOCKSTEP_HD static bool beats(C a, C b) { return Order::wins(a, b) | ((a != a) & (b == b)); }  // without branches
+  LOCKSTEP_HD static bool beats(C a, C b) { return Order::wins(a, b) | ((a != a) & (b == b)); }  // branch-free
 
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const T> x) const {

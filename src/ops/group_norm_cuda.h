@@ -52,7 +52,7 @@ __global__ void group_norm_rows(const Kernel kernel, const Divisor packs_of_chan
   }
 }
 
-/// A warp sums each channel if a group has many channels, else the block does.
+/// If a group has many channels, a warp sums each channel; otherwise the whole block sums each channel.
 template <int kPack, class Kernel>
 __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_channel) {
   using T = typename Kernel::T;

@@ -27,7 +27,7 @@ inline Tensor as_images(const Tensor& x) {
   return images;
 }
 
-/// A new tensor of that dtype: dense channels-last if x is channels-last, else row-major.
+/// A new tensor of x's sizes and that dtype: dense channels-last if x is channels-last, else row-major.
 inline Tensor make_like(const Tensor& x, DType dtype) {
   const TensorImpl& impl = *x.impl();
   if (impl.contiguous || !is_channels_last(impl.sizes, impl.strides))

@@ -66,7 +66,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (b.dim() == 1) return matmul(a, b.unsqueeze(1)).squeeze(-1);
   if (b.dim() > 2) return batched("matmul", a, b);
   if (a.dim() == 2) return mm(a, b);
-  // All rows in one product.
+  // b is one matrix: one product multiplies all rows of a with it.
   Shape sizes = a.sizes();
   std::int64_t rows = 1;
   for (int i = 0; i < a.dim() - 1; ++i) rows *= sizes[i];

@@ -15,7 +15,7 @@ __device__ A sum_of_team(const RowTeam& team, const A& mine) {
       0, mine, [](const A& sum, std::int64_t) { return sum; }, [](const A& a, const A& b) { return a + b; });
 }
 
-/// For rows of whole packs. A thread has at most kPacks of them.
+/// The first grid for rows of whole packs. A thread has at most kPacks packs of a row.
 template <int kPack, int kPacks, class Kernel>
 __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;
@@ -108,7 +108,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
   });
 }
 
-/// For any rows. A thread keeps the sums of its columns in memory.
+/// The first grid for any rows. A thread keeps the sums of its columns in memory.
 template <class Kernel>
 __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;

@@ -17,7 +17,7 @@ namespace lockstep {
 struct NormNeeds {
   bool x, weight, bias;
 };
-/// The gradients of a norm; undefined if not computed.
+/// The gradients of a norm. Gradients that were not computed are undefined tensors.
 struct NormGradients {
   Tensor x, weight, bias;
 };

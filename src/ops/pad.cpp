@@ -74,7 +74,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const Padd
   if (options.value != 0)
     throw InvalidArgument(text("[pad] a value needs PadMode::constant, got another mode with value ", options.value));
   const Shape before = without_cuts(padded.before), behind = without_cuts(padded.behind);
-  // As in PyTorch, circular mode continues the tensor after cutting, the other modes the tensor before cutting.
+  // As in PyTorch, circular mode first cuts x, then repeats the rest; the other modes first repeat elements, then cut.
   if (options.mode == PadMode::circular) return pad_border(cut(x, padded), options.mode, before, behind);
   return cut(pad_border(x, options.mode, before, behind), padded);
 }

@@ -13,8 +13,8 @@ void check_factors(const char* op, const Tensor& a, const Tensor& b);
 struct ProductOptions {
   double alpha = 1;
   double beta = 0;                           ///< Factor of `out`'s previous values.
-  Tensor bias = {};                          ///< [n], dense, for every row; undefined for none. Needs beta == 0.
-  Activation activation = Activation::none;  ///< Applied to the sum. Any but none needs beta == 0.
+  Tensor bias = {};                          ///< [n], dense, added to every row, or undefined. Needs beta == 0.
+  Activation activation = Activation::none;  ///< Applied to the sum. Needs beta == 0, except Activation::none.
 };
 
 /// out = activation(alpha a b + beta out (+ bias)), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to

@@ -31,7 +31,7 @@ Tensor flatten_to_2d(const Tensor& x, const Shape& sizes, int dim) {
   return x.reshape({before, after});
 }
 
-// Ensures a copy, even if strides of 0 or counts of 1 needed none: writes to the result must not change `x`.
+// Returns `result`, contiguous; a copy if it shares x's memory, since writes to repeat()'s result must not change x.
 Tensor ensure_copy(const Tensor& result, const Tensor& x) {
   return result.impl()->storage == x.impl()->storage ? result.clone() : result.contiguous();
 }

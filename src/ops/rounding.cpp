@@ -42,7 +42,7 @@ struct Sign {
   }
 };
 
-// Saves nothing: a step function has gradient 0.
+// Saves no tensors for backward: a step function has gradient 0.
 template <class F>
 Tensor step(const char* op, const char* node, const Tensor& x, const F& f) {
   check_floating(op, x);

@@ -34,7 +34,7 @@ struct SortRows {
   }
 
   // A GPU merges: every pass doubles the length of the sorted runs. A key's new position is the number of smaller keys
-  // in its own run plus that in the neighbouring run.
+  // in its own run plus the number in the neighbouring run.
   static int passes(std::int64_t length) {
     int passes = 1;
     for (std::int64_t run = kRun; run < length; run *= 2) ++passes;

@@ -9,8 +9,8 @@ namespace lockstep {
 /// int64, dense, at least `count` along `dim`. Returns int64, dense, of the keys' sizes but `count` along `dim`.
 Tensor sorted_places(const char* op, const Tensor& keys, int dim, std::int64_t count);
 
-/// For kernels that need sorted indices only on a GPU: returns the sorting permutation there; on the host `index`
-/// itself.
+/// On a GPU, returns the permutation that sorts `index` along `dim`; on the host, which does not need it, returns
+/// `index` itself.
 Tensor order_on_gpu(const char* op, const Tensor& index, int dim);
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shap
     }
   int j = to.rank() - 1;
   for (int i = sizes.rank() - 1; i >= 0; --i) {
-    // A run of source dimensions with one common stride, and the target dimensions that fill it.
+    // Takes a run of source dimensions that one stride describes, and the target dimensions that divide it.
     const std::int64_t step = steps[i];
     std::int64_t run = sizes[i];
     for (; i > 0 && steps[i - 1] == sizes[i] * steps[i]; --i) run *= sizes[i - 1];

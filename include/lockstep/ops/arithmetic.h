@@ -33,8 +33,8 @@ LOCKSTEP_API Tensor fmod(const Tensor& a, double b);
 LOCKSTEP_API Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 LOCKSTEP_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 
-/// Numeric dtypes. Equal elements each get half of the gradient. NaN beats every number; a and b then both get the
-/// whole gradient.
+/// Numeric dtypes. Equal elements each get half of the gradient. If an element of a or b is NaN, the result is NaN, and
+/// both a and b get the whole gradient.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 

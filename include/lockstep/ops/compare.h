@@ -57,8 +57,9 @@ LOCKSTEP_API Tensor operator|(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator^(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator~(const Tensor& a);
 
-/// Return true if all elements are equal, or within atol + rtol |b| of b's; NaN is close to nothing. Different sizes
-/// give false. The host waits for the device. Throw DTypeError for different dtypes, DeviceMismatch.
+/// equal() returns true if all elements are equal; allclose() if each |a - b| <= atol + rtol |b|. NaN equals no number
+/// and is close to none. Different sizes give false. The host waits for the device. Throw DTypeError for different
+/// dtypes, DeviceMismatch.
 LOCKSTEP_API bool equal(const Tensor& a, const Tensor& b);
 LOCKSTEP_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 

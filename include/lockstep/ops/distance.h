@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// dot(a, b) / (max(|a|, eps) max(|b|, eps)) of the vectors along `dim`. a and b broadcast; the result lacks `dim`.
+/// dot(a, b) / (max(|a|, eps) max(|b|, eps)) of the vectors along `dim`, which is not in the result. a and b broadcast.
 LOCKSTEP_API Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1, double eps = 1e-8);
 
 struct NormalizeOptions {

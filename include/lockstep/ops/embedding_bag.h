@@ -24,11 +24,12 @@ namespace lockstep {
 
 struct EmbeddingBagOptions {
   Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< How the rows of a bag are combined.
-  /// For a 1-dim index: the start of each bag, from 0, not decreasing; int32 or int64 [bags].
+  /// Only for a 1-dim index: the position in the index where each bag starts. The first is 0, and positions do not
+  /// decrease. int32 or int64 [bags].
   Tensor offsets = {};
   bool include_last_offset = false;  ///< The last offset is the end of the last bag.
   Tensor per_sample_weights = {};    ///< The index's shape, the weight's dtype; only with EmbeddingBagMode::sum.
-  std::optional<std::int64_t> padding_idx = {};  ///< Indices equal to this are skipped; negative: from the end.
+  std::optional<std::int64_t> padding_idx = {};  ///< Indices equal to it are skipped. Negative: counts from the end.
 };
 /// For each bag of indices, the sum, mean or elementwise maximum of the rows of weight [count, features] at these
 /// indices: [bags, features], 0 for an empty bag. index: [bags, size], or 1-dim with offsets. Differentiable in weight

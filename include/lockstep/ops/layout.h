@@ -86,8 +86,8 @@ namespace lockstep {
 struct MeshgridOptions {
   Choice<Indexing> indexing = Indexing::ij;  ///< "xy": the first two dimensions of each grid are swapped.
 };
-/// Coordinate grids: for vectors of sizes a, b, ..., one view [a, b, ...] of each, which varies along its own dimension
-/// only. Throws ShapeError unless each has at most one dimension.
+/// Coordinate grids: for vectors of sizes a, b, ..., returns one view [a, b, ...] of each vector, which varies along
+/// its own dimension only. Throws ShapeError unless each vector has at most one dimension.
 LOCKSTEP_API std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, const MeshgridOptions& options = {});
 inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors, const MeshgridOptions& options = {}) {
   return meshgrid(std::span(vectors.begin(), vectors.size()), options);

@@ -24,7 +24,7 @@ struct GaussianNllLossOptions {
   Choice<Reduction> reduction = Reduction::mean;
 };
 /// (log(variance) + (input - target)^2 / variance) / 2. input and target have one shape; variance has that shape, or a
-/// last size of 1, or lacks the last dimension. It must be positive, which is not checked. Differentiable.
+/// last size of 1, or no last dimension. The variance must be positive, which is not checked. Differentiable.
 LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& variance,
                                       const GaussianNllLossOptions& options = {});
 

@@ -37,7 +37,7 @@ LOCKSTEP_API ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, std::int
 /// "lower" and "higher" take one of the two, "nearest" takes the nearer one, and "midpoint" their mean. NaN if any
 /// element is NaN. Floating dtypes only, else DTypeError. q: a number in [0, 1], or a tensor of x's dtype, 0-dim or
 /// 1-dim; a 1-dim q becomes the first dimension of the result. Throws InvalidArgument for another interpolation and for
-/// a q out of range (a tensor q is checked only if it is on the CPU), ShapeError if there is nothing to reduce.
+/// a q out of range (a tensor q is checked only if it is on the CPU), ShapeError if there are no elements.
 LOCKSTEP_API Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> dim = {}, bool keep_dims = false,
                              std::string_view interpolation = "linear");
 LOCKSTEP_API Tensor quantile(const Tensor& x, const Tensor& q, std::optional<std::int64_t> dim = {},

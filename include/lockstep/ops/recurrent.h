@@ -1,6 +1,6 @@
 // One step of a recurrent layer. x: [batch, in]; h and c: [batch, hidden]; weight_ih: [gates hidden, in]; weight_hh:
-// [gates hidden, hidden]; biases: [gates hidden], both or none. One floating dtype, else DTypeError; ShapeError for
-// shapes that do not fit. A step is two matrix products and one kernel. Differentiable.
+// [gates hidden, hidden]; biases: [gates hidden], both or neither. All have one floating dtype, else DTypeError; shapes
+// that do not fit throw ShapeError. A step is two matrix products and one kernel. Differentiable.
 #pragma once
 
 #include <cstdint>

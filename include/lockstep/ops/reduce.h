@@ -32,8 +32,8 @@ LOCKSTEP_API Tensor all(const Tensor& x, const Shape& dims, bool keep_dims = fal
 /// Sums over the dimensions that broadcasting to x's shape repeated: the result has the shape `sizes`.
 LOCKSTEP_API Tensor sum_to(const Tensor& x, const Shape& sizes);
 
-/// The greatest and the least element. NaN beats every number. Equal elements share the gradient evenly, and so do
-/// NaNs. Throw ShapeError if there is nothing to reduce, DTypeError for bool.
+/// The greatest and the least element; NaN if any element is NaN. Equal elements share the gradient evenly, and so do
+/// NaNs. Throw ShapeError if there are no elements to reduce, DTypeError for bool.
 LOCKSTEP_API Tensor amax(const Tensor& x, const Shape& dims, bool keep_dims = false);
 LOCKSTEP_API Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims = false);
 LOCKSTEP_API Tensor max(const Tensor& x);
@@ -85,7 +85,7 @@ LOCKSTEP_API Tensor norm(const Tensor& x, double p = 2);
 LOCKSTEP_API Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims = false);
 
 /// The median of all elements; of the two middle elements, the lower one. NaN if any element is NaN. Equal elements
-/// share the gradient evenly. Numeric dtypes. Throw ShapeError if there is nothing to reduce.
+/// share the gradient evenly. Numeric dtypes. Throw ShapeError if there are no elements to reduce.
 LOCKSTEP_API Tensor median(const Tensor& x);
 /// Also returns the index of one of the equal elements, which gets the whole gradient.
 LOCKSTEP_API ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims = false);

@@ -32,7 +32,7 @@ struct ScoreGradient {
 
 Tensor flipped(const Tensor& matrices) { return matrices.transpose(-1, -2); }
 
-// One matrix for each head of each batch element.
+// Reshapes [N, H, rows, columns] to [N * H, rows, columns]: one matrix for each head of each batch element.
 Tensor matrices_of_heads(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
 
 Tensor product(const Tensor& a, const Tensor& b, double alpha = 1) {
@@ -48,13 +48,13 @@ struct QueryBlock {
   std::int64_t row, rows, keys;
 
   Tensor part(const Tensor& x) const { return x.narrow(2, row, rows); }
-  // x [N, H, L, columns] -> [N G, H / G rows, columns].
+  // Returns the block's rows of x [N, H, L, columns] as [N G, H / G rows, columns].
   Tensor read(const Tensor& x) const {
     const std::int64_t groups = in.key.size(1);
     return part(x).reshape({x.size(0) * groups, x.size(1) / groups * rows, x.size(3)});
   }
   void write(const Tensor& matrices, const Tensor& x) const { part(x).copy_(matrices.view(part(x).sizes())); }
-  // The rows of the visible keys, of x [N G, S, columns].
+  // Returns the rows of x [N G, S, columns] that belong to visible keys.
   Tensor seen(const Tensor& x) const { return x.narrow(1, 0, keys); }
 
   Tensor scores(const Tensor& query, const Tensor& key) const {

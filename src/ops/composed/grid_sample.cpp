@@ -86,7 +86,7 @@ class Axis {
   bool align_corners_;
 };
 
-/// An element along one axis that a position reads, and its weight (undefined: 1).
+/// An element along one axis that a position reads, and the element's weight. An undefined weight means 1.
 struct Neighbor {
   Tensor element;  // a whole number in a floating dtype; without a gradient
   Tensor weight;
@@ -120,7 +120,7 @@ Neighbors neighbors_along(const Axis& axis, Mode mode, const Tensor& grid) {
   return all;
 }
 
-/// One element of the image for each position: [N, positions].
+/// For each position, one element of the image that it reads: [N, positions].
 struct Read {
   Tensor index, counts, weight;
 };

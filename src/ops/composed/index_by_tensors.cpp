@@ -136,7 +136,8 @@ const Tensor Tensor::operator[](const Tensor& index) const {
   return picked(indices);
 }
 
-// Indexes the elements' numbers in row-major order in the same way; the selected numbers are the positions to write.
+// Indexes a tensor that holds the elements' row-major positions with the same indices. The positions that this selects
+// are the positions to write.
 Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Tensor& values, bool accumulate) {
   autograd::check_in_place("index_put_", *this, values);
   check_same_device("index_put_", *this, values);

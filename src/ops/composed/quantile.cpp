@@ -75,7 +75,7 @@ Tensor quantile(const Tensor& x, const Tensor& q, std::optional<std::int64_t> di
     result = lerp(result, above, between == Between::linear ? ranks - whole : full_like(ranks.detach(), 0.5));
   }
 
-  result = movedim(result, -1, 0);  // [number of q, the other sizes]
+  result = movedim(result, -1, 0);  // [number of elements of q, the other sizes...]
   if (keep_dims && d >= 0 && x.dim() > 0) result = result.unsqueeze(d + 1);
   if (keep_dims && d < 0) {
     Shape sizes = Shape::filled(x.dim(), 1);

@@ -38,8 +38,8 @@ struct ForwardStep {
 
 struct BackwardStep {
   ForwardStep of;
-  Tensor d_gates;          ///< To be written, as is d_state_product.
-  Tensor d_state_product;  ///< Undefined unless kSeparateStateProduct.
+  Tensor d_gates;          ///< The gradient of the gates' sums, which the kernel writes.
+  Tensor d_state_product;  ///< The gradient of state_product, which the kernel writes; undefined like that one.
   Tensor d_output;         ///< The gradient of h from the outputs.
   /// The gradient of h from the next step. If kSeparateStateProduct, the kernel overwrites it with the gradient of
   /// h_before, without the part through the state's product.
@@ -109,7 +109,7 @@ Kept forward_pass(const Inputs& in, const Steps& steps) {
   return kept;
 }
 
-// The gradients of all inputs, undefined where not needed.
+// The gradients of all inputs. Gradients that are not needed are undefined.
 template <class Cell>
 Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, const std::array<int, kInputs>& slots,
                      const Steps& steps, const Kept& kept, const Gradients& arrived) {
@@ -157,7 +157,7 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
 }
 
 /// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if one input
-/// was computed from another, its part of the gradient must not be added to the other's here.
+/// was computed from another input, the gradient that flows through it must not be added to the other's here.
 Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
                           const Gradients& arrived);
 

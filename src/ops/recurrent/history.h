@@ -11,7 +11,7 @@ namespace lockstep::recurrent {
 class History {
  public:
   History() = default;
-  /// initial: [batch, width], or undefined for zeros.
+  /// initial: [batch, width]; if undefined, the initial state is zeros.
   History(const Steps& steps, const Tensor& initial, DeviceState& device, DType dtype, std::int64_t width)
       : batch_(steps.batch()), forward_(!steps.reverse()), even_(steps.even()) {
     const std::int64_t total = steps.total();

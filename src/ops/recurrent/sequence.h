@@ -52,7 +52,7 @@ using Inputs = std::array<Tensor, kInputs>;
 struct Outputs {
   Tensor output;  ///< [rows, hidden], in x's order.
   Tensor h;       ///< [batch, hidden], after each sequence's last step. May share memory with `output`.
-  Tensor c;       ///< The cell state of an LSTM, likewise; else undefined.
+  Tensor c;       ///< The cell state of an LSTM: [batch, hidden], after each sequence's last step; else undefined.
 };
 
 /// Runs the fused form: one product for all inputs, and for each step one product and one kernel. With a weight_hr it

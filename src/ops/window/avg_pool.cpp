@@ -39,7 +39,7 @@ Tensor adaptive(const char* op, const char* node, const Tensor& x, int dims, con
   return average(op, node, x, taps);
 }
 
-// As in PyTorch: the mean of the powers, times the size of a full window.
+// The norm of each window. As in PyTorch, the sum of powers is their mean times the size of a full window.
 Tensor norms(const char* op, const char* node, const Tensor& x, double norm_type, int dims,
              const PerDimension& kernel_size, const LpPoolOptions& options) {
   check_images(op, x, dims);
