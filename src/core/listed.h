@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Returns "a, b, c" from name_of(each). Of more than 30 names, it lists the first 30 and says how many more there are.
-/// Returns "none" for an empty list.
+/// Returns "a, b, c" from name_of(each). If there are more than 30 names, lists the first 30 and says how many more
+/// there are. Returns "none" for an empty list.
 template <class Names, class NameOf>
 std::string listed(const Names& names, const NameOf& name_of) {
   constexpr std::size_t kMaxNames = 30;

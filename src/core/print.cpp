@@ -89,7 +89,7 @@ void print_text(std::string_view text) {
   }
   const std::scoped_lock lock(printing);
   if (bottom_line) bottom_line->clear_line();
-  std::fwrite(text.data(), 1, text.size(), stdout);  // one call: stdio locks the stream for its length
+  std::fwrite(text.data(), 1, text.size(), stdout);  // one call, during which stdio locks the stream
   if (!bottom_line) return;
   std::fflush(stdout);
   bottom_line->redraw(text);

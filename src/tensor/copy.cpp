@@ -67,13 +67,13 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     }
     return;
   }
-  // Between two GPUs: after all work that the destination's stream has enqueued...
+  // Between two GPUs: the copy, on the source's stream, waits for all work enqueued so far on the destination's stream.
   const Stream to_stream = current_stream(target.device), from_stream = current_stream(source.device);
   use_on(StreamAccess::handle(to_stream), to);
   use_on(StreamAccess::handle(from_stream), from);
   from_stream.wait(to_stream.record());
   source.backend.copy(StreamAccess::handle(from_stream), copy);
-  // ... and before all its later work.
+  // All later work on the destination's stream waits for the copy.
   to_stream.wait(from_stream.record());
 }
 

@@ -25,8 +25,8 @@ struct Storage {
   std::size_t bytes = 0;
   PinnedBlock* pinned = nullptr;               ///< Page-locked memory, not from the CPU's allocator.
   std::shared_ptr<void> borrowed;              ///< The caller's memory (from_blob), released with this.
-  std::unique_ptr<TransientMemory> transient;  ///< Memory that comes and goes: `allocation` is empty then.
-  std::atomic<std::uint64_t> version = 0;      ///< Changes in place so far, through any view.
+  std::unique_ptr<TransientMemory> transient;  ///< Set if the memory is transient; `allocation` is then empty.
+  std::atomic<std::uint64_t> version = 0;      ///< The number of in-place changes so far, through any view.
   std::uint64_t checkpoint = 0;                ///< The checkpoint() whose function made it; 0: none, or module state.
   std::uint64_t made_in = 0;                   ///< Id of the captured step that made it (ReplayValues); 0: none.
 

@@ -35,11 +35,11 @@ class TransientMemory {
   virtual Tensor own_part(const TensorImpl& tensor) const = 0;
 };
 
-/// An owner of transient memory, which it numbers.
+/// An owner of several transient memories, which it tells apart by their numbers.
 class TransientOwner {
  public:
   virtual ~TransientOwner() = default;
-  /// Called by the thread that has brought the memory, once its work has been enqueued.
+  /// Called by the thread that has brought memory `number`, once the thread's work has been enqueued.
   virtual void let_go(std::size_t number) noexcept = 0;
 };
 

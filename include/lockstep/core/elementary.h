@@ -88,7 +88,7 @@ LOCKSTEP_HD inline float exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  // 2^n by two factors, each of which is a normal number.
+  // Multiplies by 2^n in two factors, each of which is a normal number.
   const std::int32_t power = std::bit_cast<std::int32_t>(shifted) - 0x4B400000, half = power >> 1;
   const auto power_of_two = [](std::int32_t k) { return std::bit_cast<float>((k + 127) << 23); };
   return p * power_of_two(half) * power_of_two(power - half);

@@ -2,7 +2,7 @@
 // also rejects compilations without exceptions or RTTI, which the headers need.
 #pragma once
 
-#ifndef __CUDA_ARCH__  // nvcc: checked in the pass for the host
+#ifndef __CUDA_ARCH__  // nvcc checks this in its pass for the host
 #ifndef __cpp_exceptions
 #error "Lockstep needs exceptions: compile without -fno-exceptions"
 #endif

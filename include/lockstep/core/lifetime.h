@@ -14,7 +14,7 @@ class LOCKSTEP_API Lifetime {
   Lifetime(const Lifetime&) noexcept {}
   Lifetime& operator=(const Lifetime&) noexcept { return *this; }
 
-  /// Expires with the object. Safe from any thread.
+  /// Returns a weak_ptr that expires with the object. Safe from any thread.
   std::weak_ptr<const void> watch() const;
 
  private:

@@ -57,7 +57,7 @@ struct MadeWith : Made<kind, T...> {
   using With = Container<U...>;
 };
 
-// What is known of a type T: its kind; the types of its parts, which are not listed for a struct with members(); and
+// Traits of a type T: its kind; the types of its parts, which are not listed for a struct with members(); and
 // With<U...>, the same structure with parts of types U.
 template <class T>
 struct MadeOf : Made<Structure::piece> {};

@@ -30,7 +30,7 @@ void multi_output_loop(const void* f, std::int64_t count, std::byte* const* oper
 template <class... T>
 inline constexpr auto kMultiOutputOperands = elementwise_operands(elementwise_operand<T>(true)...);
 
-/// T's compute type; const if T is, which f only reads.
+/// T's compute type. It is const if T is const: f only reads such an operand.
 template <class T>
 using ComputedAs = std::conditional_t<std::is_const_v<T>, const ComputeType<std::remove_const_t<T>>,
                                       ComputeType<std::remove_const_t<T>>>;

@@ -20,9 +20,9 @@ struct BatchShard {
 /// The position of a shard's elements in the tensor of the whole batch, both in row-major order: element i of the shard
 /// is element first + i / run * stride + i % run of the whole.
 struct BatchPlace {
-  std::int64_t first = 0;   ///< See above.
-  std::int64_t run = 0;     ///< See above.
-  std::int64_t stride = 0;  ///< See above.
+  std::int64_t first = 0;   ///< The position of the shard's element 0.
+  std::int64_t run = 0;     ///< The number of neighbouring elements that are neighbours in the whole too.
+  std::int64_t stride = 0;  ///< The distance between the beginnings of runs in the whole.
 };
 
 /// The position in the batch of a tensor that this thread computed from its shard: a tensor whose size along the

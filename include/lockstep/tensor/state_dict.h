@@ -48,8 +48,8 @@ struct LoadOptions {
 
 /// The keys that a load with strict = false skipped.
 struct IncompatibleKeys {
-  std::vector<std::string> missing_keys;     ///< The module has them, the state dict does not.
-  std::vector<std::string> unexpected_keys;  ///< The state dict has them, the module does not.
+  std::vector<std::string> missing_keys;     ///< Keys that the module has and the state dict does not have.
+  std::vector<std::string> unexpected_keys;  ///< Keys that the state dict has and the module does not have.
 };
 
 }  // namespace lockstep

@@ -93,7 +93,7 @@ consteval bool is_plain() {
 
 }  // namespace detail
 
-/// True for types that hide no tensors: those that are walked, and those that hold none.
+/// True for types in which visit_tensors() finds all tensors: types that it walks, and types that hold no tensors.
 template <class T>
 inline constexpr bool kHidesNoTensors = kHoldsTensors<T> || kIsPlain<std::remove_cv_t<T>>;
 

@@ -25,7 +25,7 @@ class PixelProduct {
   std::int64_t scratch_elements() const { return gathers_ ? kPixels * channels_ : 0; }
 
  private:
-  static constexpr std::int64_t kPixels = 384;  // gathered at a time: the terms in one block of a float32 product
+  static constexpr std::int64_t kPixels = 384;  // pixels gathered at a time: the terms in a block of a product
   using Numbers = std::array<std::int64_t, 3>;  // per spatial dimension, the last at the end; others keep the default
 
   void gather(const float* x, std::int64_t first, std::int64_t count, float* to) const;

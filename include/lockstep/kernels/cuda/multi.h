@@ -79,7 +79,7 @@ __device__ void update(const F& f, T*... at) {
   }(*at...);
 }
 
-/// Like the function above, but for a pack of elements: reads each operand with one load and writes it with one store.
+/// Like update(), but for a pack of elements: reads each operand with one load and writes it with one store.
 template <int kPack, class F, class... T>
 __device__ void update_pack(const F& f, T*... at) {
   const auto store = []<class To, class Values>(To* to, const Values& values) {

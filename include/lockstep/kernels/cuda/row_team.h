@@ -111,7 +111,7 @@ class RowTeam {
   __device__ bool first() const { return begin_ == 0; }
 
  private:
-  static constexpr int kAtOnce = 4;                                // elements of a thread, so that their loads overlap
+  static constexpr int kAtOnce = 4;                                // elements that a thread loads before it uses one
   static constexpr std::int64_t kNowhere = std::int64_t(1) << 62;  // beyond the end of every row
 
   template <class A>
