@@ -39,7 +39,7 @@ struct ChannelPieces {
     if (aligned && (rows ? of.channels : of.inner) % pack_ == 0) pack = pack_;
     while (rows && beside < 32 && beside * pack < of.channels) beside *= 2;
     length = rows ? of.outer : of.count() / pack;
-    constexpr std::int64_t kEnoughBlocks = 1024, kSteps = 16;  // enough to fill a GPU; least steps of a thread
+    constexpr std::int64_t kEnoughBlocks = 1024, kSteps = 16;  // blocks that fill a GPU; least steps of a thread
     const std::int64_t most = length / (kSteps * kThreads / beside);
     const std::int64_t wanted =
         std::clamp<std::int64_t>(kEnoughBlocks / blocks_across(), 1, std::max<std::int64_t>(1, most));

@@ -138,8 +138,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     return weighted(pointwise_loss(kOp, "BinaryCrossEntropyWithLogits", input, target, WithLogits()), options);
   check_target(kOp, input, target);
   check_floating(kOp, input);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // so softplus never returns x itself, which
-                                                                         // would be inexact
+  // As the threshold, infinity: above a finite threshold softplus would return x itself, which is inexact.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Tensor positive = 1 + (options.pos_weight - 1) * target;
   return weighted((1 - target) * input + positive * softplus(-input, {.threshold = kInfinity}), options);
 }

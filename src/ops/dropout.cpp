@@ -84,7 +84,7 @@ struct DropoutKernel {
     return at < 2 ? low : high;
   }
 
-  // Elements [at, at + length), which are elements `global` and following of the whole batch.
+  // Applies the mask to elements [at, at + length). The first of them is element `global` of the whole batch.
   void apply(const GeneratorState& start, std::int64_t at, std::int64_t length, std::int64_t global) const {
     const auto scale = ComputeType<T>(mask.scale);
     std::uint32_t words[4][kBlockLanes], in_order[kWords];

@@ -73,7 +73,7 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
     NormRowStats<C> stats = group_stats<kPack>(team, x, packs, kernel.eps);
     const std::int64_t image = row / extent.groups, first = (row - image * extent.groups) * extent.of_group;
     const auto weight_of = [&](std::int64_t c) { return kernel.weight ? C(kernel.weight[c]) : C(1); };
-    Sums mine{};  // of h, and of h y
+    Sums mine{};  // the sum of h, and the sum of h y
     for (std::int64_t n = int(threadIdx.x) / threads; n < extent.of_group; n += kThreads / threads) {
       const Sums sums = sum_over(of_channel, channel_packs, [&](std::int64_t p) {
         const Elements from = x_at(n * channel_packs + p), flow = g_at(n * channel_packs + p);

@@ -87,8 +87,9 @@ struct ScatterAddSlices {
   const std::int64_t* index;
   const std::int64_t* order;  // the sorted order of the indices, on a GPU
   C* to;                      // zeros
-  C* partial;  // [outer, segments, 2, inner] on a GPU: each segment's sums of the place that continues from the segment
-               // before, and of the place that continues in the next segment
+  // On a GPU, [outer, segments, 2, inner]: each segment's sums of the place that continues from the segment before, and
+  // of the place that continues in the next segment.
+  C* partial;
   std::int64_t ignored;
   gpu::Divisor by_packs, by_segments;  // packs of a slice
 

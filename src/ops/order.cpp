@@ -59,7 +59,7 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t dim, bool descending) {
   return {gather_elements(x, dim, places), places};
 }
 
-// If any element is NaN, the last one in sorted order is NaN.
+// If any element is NaN, the last element in sorted order is NaN, and so is the median.
 ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims) {
   const int d = wrap_dim("median", dim, impl_of("median", x).sizes.rank());
   const std::int64_t count = length_of(x, d);

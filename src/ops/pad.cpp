@@ -37,7 +37,7 @@ Padded padded_sizes(const Tensor& x, const std::vector<std::int64_t>& padding) {
   return result;
 }
 
-// Cuts x by the negative numbers.
+// Cuts elements off x where the padding is negative.
 Tensor cut(Tensor x, const Padded& padded) {
   for (int d = 0; d < x.dim(); ++d) {
     const std::int64_t before = std::max<std::int64_t>(-padded.before[d], 0),

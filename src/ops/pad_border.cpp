@@ -18,7 +18,7 @@ namespace {
 struct Border {
   PadMode mode;
   Shape before, behind;  // elements to add
-  Shape sizes;           // of the tensor inside of the border
+  Shape sizes;           // the sizes of the tensor inside of the border
 };
 
 // A part of the border: `count` positions of `whole` along d, from `to` on. Their source begins at `from`, and has

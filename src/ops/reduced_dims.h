@@ -55,7 +55,7 @@ inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& m
     throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));
 }
 
-/// The same elements with all masked dimensions merged into one, for kernels that reduce a single dimension.
+/// The elements of a tensor with all masked dimensions merged into one, for kernels that reduce a single dimension.
 /// Differentiable; a view if possible.
 struct MergedDims {
   Tensor x;

@@ -14,7 +14,7 @@ struct Relu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& y) const {
-    return where(y <= 0, 0, g);  // a NaN y passes the gradient
+    return where(y <= 0, 0, g);  // the gradient passes where y is NaN
   }
 };
 struct LeakyRelu {

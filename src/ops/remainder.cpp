@@ -46,7 +46,7 @@ struct FloorOfQuotient {
     return std::floor(left != 0 && (left < 0) != (b < 0) ? quotient - T(0.5) : quotient + T(0.5));
   }
 };
-struct TruncOfQuotient {  // as in PyTorch: wrong by one where a / b rounds up
+struct TruncOfQuotient {  // as in PyTorch, off by one where a / b rounds to an integer
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     return std::trunc(a / b);

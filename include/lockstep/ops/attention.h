@@ -13,12 +13,13 @@ struct AttentionOptions {
   /// Broadcasts to [..., queries, keys]. A bool mask is true where a query sees a key. A mask of the query's dtype is
   /// added to the scores. If undefined, every query sees every key.
   Tensor mask = {};
-  double dropout = 0;                ///< The probability of dropping an attention weight [..., queries, keys], as
-                                     ///< dropout() does; also outside of training.
+  /// The probability of dropping an attention weight [..., queries, keys], as dropout() does; also outside of training.
+  double dropout = 0;
   bool is_causal = false;            ///< Query i sees keys 0 to i. Throws InvalidArgument together with a mask.
   std::optional<double> scale = {};  ///< Multiplies the scores; default 1 / sqrt(features).
-  bool enable_gqa = false;           ///< The query's heads (dimension -3) may be a multiple of the key's: each head of
-                                     ///< key and value serves that many heads of the query, in order.
+  /// True: the query may have m times as many heads (dimension -3) as key and value. Each head of key and value then
+  /// serves m heads of the query, in order.
+  bool enable_gqa = false;
 };
 
 /// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [...,

@@ -29,11 +29,11 @@ LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target,
                                       const GaussianNllLossOptions& options = {});
 
 struct CtcLossOptions {
-  std::int64_t blank = 0;                         ///< The class of the blank label.
-  Choice<Reduction> reduction = Reduction::mean;  ///< The mean first divides each loss by its target's length (at least
-                                                  ///< 1).
-  bool zero_infinity = false;  ///< Losses of targets too long for their input, which are infinite, become 0 with
-                               ///< gradient 0.
+  std::int64_t blank = 0;  ///< The class of the blank label.
+  /// Reduction::mean first divides each loss by its target's length, or by 1 if the target is empty.
+  Choice<Reduction> reduction = Reduction::mean;
+  /// If a target is too long for its input, the loss is infinite. True: such losses and their gradients become 0.
+  bool zero_infinity = false;
 };
 /// -log of the probability that the rows of log_probs, drawn independently, spell the target after repeats and then
 /// blanks are removed (Graves et al. 2006). log_probs: [time, batch, classes], log-probabilities as from log_softmax;

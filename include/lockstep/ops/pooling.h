@@ -53,7 +53,7 @@ struct AvgPoolOptions {
   PerDimension padding = 0;                           ///< Zeros on both sides. At most half of kernel_size.
   bool ceil_mode = false;                             ///< The last window may extend past the end.
   bool count_include_pad = true;                      ///< The divisor counts padding.
-  std::optional<std::int64_t> divisor_override = {};  ///< Replaces the number of elements as the divisor. Not 0.
+  std::optional<std::int64_t> divisor_override = {};  ///< The divisor, instead of the number of elements; not 0.
 };
 /// The mean of each window. Floating dtypes.
 LOCKSTEP_API Tensor avg_pool1d(const Tensor& x, const PerDimension& kernel_size, const AvgPoolOptions& options = {});

@@ -60,8 +60,8 @@ LOCKSTEP_API Tensor argmin(const Tensor& x);
 LOCKSTEP_API Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims = false);
 
 struct VarianceOptions {
-  std::int64_t correction = 1;  ///< The sum of squares is divided by count - correction: 1 for a sample, 0 for the
-                                ///< whole population.
+  /// The sum of squares is divided by count - correction: 1 for a sample, 0 for the whole population.
+  std::int64_t correction = 1;
   bool keep_dims = false;
 };
 /// Computed in two passes, so that a large mean costs no precision. Floating dtypes only, else DTypeError.

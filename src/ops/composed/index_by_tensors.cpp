@@ -16,11 +16,11 @@ namespace lockstep {
 namespace {
 
 struct Indexed {
-  Tensor view;   // x with all other indices applied; dimensions that tensors index first: [indexed..., others...]
-  int count;     // number of indexed dimensions
-  Tensor place;  // int64, in the shape that the index tensors broadcast to: the position in the joined indexed
-                 // dimensions
-  int at;        // the dimension of the result at which that shape begins
+  Tensor view;  // x with all other indices applied; dimensions that tensors index first: [indexed..., others...]
+  int count;    // number of indexed dimensions
+  // int64, in the shape that the index tensors broadcast to: positions in the indexed dimensions, joined into one.
+  Tensor place;
+  int at;  // the dimension of the result at which that shape begins
 
   Shape others() const {
     Shape sizes;

@@ -1,4 +1,4 @@
-// kthvalue and quantile: elements of the sorted tensor.
+// kthvalue and quantile: both select elements of the sorted tensor.
 #include <lockstep/ops/order.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// ctc_loss: one kernel walks forwards over time, one backwards for the gradient, and one sums the gradient. In float32
-// or wider.
+// ctc_loss: one kernel walks forwards over time, one backwards for the gradient, and one sums the gradient. They
+// compute in float32 or wider.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -134,8 +134,8 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossO
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
   if (const auto cast = autocast::wide()) return soft_margin_loss(cast(x), cast(target), options);
   check_same("soft_margin_loss", x, target);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // so softplus never returns x itself, which
-                                                                         // would be inexact
+  // As the threshold, infinity: above a finite threshold softplus would return x itself, which is inexact.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return reduced_to(x.dtype(), softplus(-(widened(target) * widened(x)), {.threshold = kInfinity}), options.reduction);
 }
 

@@ -16,7 +16,7 @@ Tensor windows_added(const Tensor& columns, const SpatialTaps& taps);
 // The windows over images of the given sizes.
 SpatialTaps column_taps(const char* op, const Shape& images, const PerDimension& kernel_size,
                         const FoldOptions& options) {
-  constexpr std::int64_t kMost = std::int64_t(1) << 31;  // products of two of these fit 64 bits
+  constexpr std::int64_t kMost = std::int64_t(1) << 31;  // products of two numbers below it fit 64 bits
   const int dims = images.rank();
   const Shape size = kernel_size.over(op, "kernel_size", dims, 1), stride = options.stride.over(op, "stride", dims, 1),
               padding = options.padding.over(op, "padding", dims, 0),

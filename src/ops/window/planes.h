@@ -41,7 +41,7 @@ Tensor sum_windows(const char* op, const char* node, const Tensor& x, const Spat
 /// Throws ShapeError unless x is [N, C, spatial...] or [C, spatial...], where only N may be 0.
 void check_images(const char* op, const Tensor& x, int dims);
 
-/// Applies f to a batch: to x, or to x [C, spatial...] as a batch of one, which is removed from the result.
+/// Applies f to x. If x is [C, spatial...], adds a batch dimension for f, and removes it from the result.
 template <class F>
 Tensor on_batch(const char* op, const Tensor& x, int dims, const F& f) {
   check_images(op, x, dims);

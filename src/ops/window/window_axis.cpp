@@ -20,7 +20,7 @@ std::int64_t windows_over(const Taps& axis, bool ceil_mode) {
 }  // namespace
 
 SpatialTaps pool_taps(const char* op, const Tensor& x, int dims, const PoolWindow& window) {
-  constexpr std::int64_t kMost = std::int64_t(1) << 31;  // products of two of these fit 64 bits
+  constexpr std::int64_t kMost = std::int64_t(1) << 31;  // products of two numbers below it fit 64 bits
   const Shape size = window.size.over(op, "kernel_size", dims, 1);
   const Shape stride = window.stride ? window.stride->over(op, "stride", dims, 1) : size;
   const Shape padding = window.padding.over(op, "padding", dims, 0);
