@@ -12,8 +12,8 @@
 namespace lockstep::autograd {
 namespace {
 
-// False if the leaf was frozen after the forward operation. The primary's flag counts for all replicas of a
-// parameter.
+// False if the leaf was frozen after the forward operation. For all replicas of a parameter, the primary's
+// requires_grad decides.
 bool takes_gradients(const Tensor& leaf) {
   const Replica* const replica = replica_of(leaf);
   return needs_grad(replica ? replica->parameter->replicas()[0].tensor : leaf);
@@ -26,7 +26,7 @@ class Accumulate final : public Node {
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);
     const Replica* const replica = replica_of(leaf_);
-    const auto listener = replica ? replica->parameter->listener() : nullptr;  // its end() runs the hooks
+    const auto listener = replica ? replica->parameter->listener() : nullptr;  // if it is set, its end() runs the hooks
     if (gradients[0].defined() && takes_gradients(leaf_)) {
       Tensor gradient = gradients[0];
       if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = apply_hook(op, hook, gradient); });
@@ -56,9 +56,9 @@ class Accumulate final : public Node {
   void check(const Tensor& gradient) const {
     const TensorImpl &leaf = *leaf_.impl(), &got = *gradient.impl();
     if (leaf.storage->device == got.storage->device && leaf.dtype == got.dtype && leaf.sizes == got.sizes) return;
-    throw AutogradError(text("[backward] expected a gradient like its leaf, which is ", leaf.sizes, " of ", leaf.dtype,
-                             " on ", leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device(),
-                             ": the leaf was moved or converted after forward; run forward again"));
+    throw AutogradError(text("[backward] expected a gradient like its leaf tensor, which is ", leaf.sizes, " of ",
+                             leaf.dtype, " on ", leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ",
+                             gradient.device(), ": the leaf was moved or converted after forward. Run forward again"));
   }
 
   // Returns a copy if there are other references to the gradient (beyond `handles`) or its storage, or if the gradient

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace autograd {
 namespace {
 
-// Unlike a LambdaNode, backward does not release it: a cached cast belongs to several graphs. It saves no tensors.
+// Backward releases a LambdaNode, but not this node: a cached cast belongs to several graphs. It saves no tensors.
 class CastNode final : public Node {
  public:
   CastNode(const Tensor& x) : Node("To", x.device(), {gradient_edge(x)}), was_(x.dtype()) {}

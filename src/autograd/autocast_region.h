@@ -30,7 +30,7 @@ class AutocastRegion {
     std::uint64_t version;
     Tensor result;
   };
-  using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream's id, recorded or not
+  using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream's id, true if gradients are recorded
 
   const DType dtype_;
   RankedMutex<LockRank::autocast> mutex_;

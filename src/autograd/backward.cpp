@@ -38,7 +38,7 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
   }
 }
 
-// `weight`: a factor for the gradients.
+// Multiplies each root's gradient by `weight`.
 void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients,
                double weight) {
   for (std::size_t i = 0; i < roots.size(); ++i) {
@@ -53,7 +53,7 @@ void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::sp
   }
 }
 
-// Checks captured gradients as the grad accumulators of leaves check theirs.
+// Checks captured gradients as the grad accumulator of a leaf checks the leaf's gradient.
 void check_captured(std::span<const Tensor> inputs, std::span<const Tensor> captured) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor &input = inputs[i], &got = captured[i];

@@ -17,21 +17,21 @@ namespace lockstep {
 namespace autograd {
 namespace {
 
-std::atomic<std::uint64_t> numbers = 0;  // checkpoints so far
+std::atomic<std::uint64_t> numbers = 0;  // number of checkpoints made so far
 
 template <class T>
 std::optional<T> value_of(const T* pointer) {
   return pointer ? std::optional<T>(*pointer) : std::nullopt;
 }
 
-// The end of a graph that no backward traverses.
+// The grad_fn of an input that has lost its graph. No backward runs this node.
 class EndNode final : public Node {
  public:
   explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device(), {}) {}
   Gradients backward(const Gradients&) override { return {}; }
 };
 
-// A copy of a saved tensor that the function changes in place.
+// Keeps a copy of a saved tensor, because the function changes the tensor in place.
 class Kept final : public SavedPlaceholder {
  public:
   explicit Kept(Tensor tensor) : tensor_(std::move(tensor)) {}

@@ -47,7 +47,7 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
     Tensor target, copy;
     std::uint64_t version;
   };
-  // Listens in the second run: gives each entry that is still used its tensor.
+  // The listener of the second run. It gives each entry that is still used the tensor that is saved again for it.
   class Recompute;
 
   Tensor tensor_of(Entry& entry);
@@ -63,11 +63,11 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
   };
   std::vector<Input> inputs_;
   std::vector<std::weak_ptr<Entry>> entries_;
-  std::vector<Values> before_;  // of older tensors, before their first change in the first run, in order
+  std::vector<Values> before_;  // of tensors older than the first run, each from before its first change
   std::atomic<bool> busy_ = false;
 
   const std::uint64_t number_;
-  SaveListener* const outer_;  // the first run's
+  SaveListener* const outer_;  // the listener around the first run, or null
   const std::uint64_t outer_number_;
   const decltype(Context::streams) streams_;
   const GeneratorState random_;

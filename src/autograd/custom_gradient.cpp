@@ -13,8 +13,9 @@ struct Like {
 void check_fits(const char* name, const Tensor& gradient, const Like& input, std::size_t index) {
   const Like got = {gradient.sizes(), gradient.dtype(), gradient.device()};
   if (got.sizes != input.sizes || got.dtype != input.dtype || got.device != input.device)
-    throw AutogradError(text("[", name, "] expected a gradient ", input.sizes, ' ', input.dtype, " on ", input.device,
-                             " of input ", index, ", got ", got.sizes, ' ', got.dtype, " on ", got.device));
+    throw AutogradError(text("[", name, "] expected backward to return a gradient ", input.sizes, ' ', input.dtype,
+                             " on ", input.device, " for input ", index, ", got ", got.sizes, ' ', got.dtype, " on ",
+                             got.device));
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ Tensor custom_gradient(const char* name, const Tensor& result, std::span<const T
   for (const Tensor& input : inputs) likes.push_back({impl_of(name, input).sizes, input.dtype(), input.device()});
   if (!is_floating(result.dtype()))
     throw DTypeError(text("[", name, "] expected a floating result, got ", result.dtype()));
-  if (!backward) throw InvalidArgument(text("[", name, "] expected a function for backward, got none"));
+  if (!backward) throw InvalidArgument(text("[", name, "] expected a function for backward, got an empty one"));
   Tensor out = result.detach();
   if (!autograd::any_records(inputs)) return out;
   autograd::record_many(

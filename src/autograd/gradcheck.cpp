@@ -77,7 +77,8 @@ void gradcheck(const TensorFunction& function, const Tensors& inputs, const Grad
   const Tensors leaves = fresh_leaves(inputs);
   const Tensors outputs = function(leaves);
 
-  // analytic[o][k][i][j]: derivative of element k of output o by element j of input i. Empty without a gradient.
+  // analytic[o][k][i][j]: derivative of element k of output o by element j of input i. analytic[o] is empty if output o
+  // requires no gradient.
   std::vector<std::vector<std::vector<Values>>> analytic(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o)
     for (std::size_t k = 0; outputs[o].requires_grad() && k < std::size_t(outputs[o].numel()); ++k)
@@ -126,7 +127,7 @@ void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const 
       if (!found[i].defined()) found[i] = zeros_like(wanted[i]);
     return found;
   };
-  // Checks the recorded gradient's values too: a wrong gradient may have a right derivative.
+  // Checks the values of the recorded gradient too, because a wrong gradient may have the right derivative.
   const Tensors recorded = gradient(extended, true), plain = gradient(extended, false);
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const Values got = values_of(recorded[i]), expected = values_of(plain[i]);

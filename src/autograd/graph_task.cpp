@@ -1,4 +1,5 @@
-// A backward's graph: discovery, capture of gradients, and the caller's thread's work before and after the nodes run.
+// The part of a backward that runs on the caller's thread: it discovers the graph, prepares the capture of gradients,
+// and orders streams before and after the nodes run.
 #include "autograd/graph_task.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ GraphTask::GradientSource::GradientSource(const Node& node)
 
 namespace {
 
-// Refuses nodes from before the captured step, because replays would not compute their saved tensors again.
+// Throws if the node was recorded before the captured step began: replays would not compute its saved tensors again.
 void refuse_of_other_step(const Node& node) {
   if (const ReplayValues* const captured = context().replay_values; captured && node.sequence < captured->first_node())
     throw InvalidArgument(text("[backward] the captured step's backward reaches ", node.name(),
@@ -35,11 +36,12 @@ void GraphTask::reach(const Tensor& root) {
 
 void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
   const Edge edge = gradient_edge(root);
-  // The node's stream is right here: fork_streams() orders it after the caller's work.
+  // The caller made `gradient` on its own stream. It can be used on the node's stream, because fork_streams() orders
+  // that stream after the caller's work.
   states_.at(edge.node.get()).arrivals.push_back({edge.slot, GradientSource(*edge.node), edge.node->stream, gradient});
 }
 
-// Collects the nodes that must be known before any node runs.
+// Adds the node to the list of its kind: nodes of some kinds must be known before any node runs.
 void GraphTask::note(NodeState& state) {
   switch (state.node->kind) {
     case NodeKind::operation: break;
@@ -97,7 +99,7 @@ void GraphTask::capture(std::span<const Tensor> inputs) {
     state.passes_on = false;
     if (!node->edges.empty()) order.emplace_back(node->sequence, &state);
   }
-  std::ranges::sort(order);  // nodes of the forward's beginning first; leaves have no edges and are complete
+  std::ranges::sort(order);  // in forward order: producers of a tensor before its consumers
   for (auto& [sequence, state] : order)
     for (const Edge& edge : state->node->edges)
       if (edge.node && states_.at(edge.node.get()).needed) state->needed = state->passes_on = true;
@@ -155,7 +157,7 @@ std::vector<Device> GraphTask::devices() const {
   return all;
 }
 
-// On the caller's thread, while no other thread runs nodes.
+// Runs `step` and keeps its exception in failure_. Call this on the caller's thread, while no other thread runs nodes.
 template <class F>
 void GraphTask::keep_failure_of(const F& step) {
   try {
@@ -169,12 +171,12 @@ void GraphTask::run() {
   home_ = &device_state(roots_.front().node->stream.device());
   if (!used_.empty()) random_ = current_generator();
   ReadyQueue& queue = queue_of(*roots_.front().node);
-  queue.is_draining = true;  // this thread drains it from the beginning
+  queue.is_draining = true;  // set here, because this thread will drain the queue without start()
   active_ = 1;
   std::vector<ReadyQueue*> started;
   order_collectives();
   begin_listeners();
-  keep_failure_of([&] { fork_streams(); });  // after the listeners' work
+  keep_failure_of([&] { fork_streams(); });  // must follow begin_listeners(), which enqueues work
   keep_failure_of([&] {
     for (auto& [node, state] : states_)
       if (state.pending == 0) push(&state, started);
@@ -204,8 +206,7 @@ void GraphTask::use(const Stream& stream) {
   if (!stream.device().is_cpu() && std::ranges::find(used_, stream) == used_.end()) used_.push_back(stream);
 }
 
-// Work that the caller has enqueued, such as a change of .grad, runs before backward on all streams of the
-// backward.
+// Orders all streams of the backward after the work that the caller has enqueued, such as a change of .grad.
 void GraphTask::fork_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());
@@ -213,7 +214,7 @@ void GraphTask::fork_streams() {
   }
 }
 
-// Work that the caller enqueues after backward() runs after the work of the backward.
+// Orders work that the caller will enqueue after backward() after the work of the backward.
 void GraphTask::join_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());

@@ -38,18 +38,18 @@ class GraphTask final : public RunningBackward {
 
   /// Discovers the graph of a root. Call this before anything that may fail on a device, so that devices() is complete.
   void reach(const Tensor& root);
-  /// After reach() of all roots: the factor for the gradients of backward()'s roots, 1 for a single process. Each
-  /// process's loss is weighted by its share of the passes in the graph (autograd/several_processes.h); a loss that
-  /// went through no model has the listener's weight_without_pass(). Throws AutogradError if one gradient would need
-  /// two shares.
+  /// Returns the factor for the gradients of backward()'s roots, 1 for a single process. Call this after reach() of all
+  /// roots. Each process's loss is weighted by the process's share of the passes in the graph
+  /// (autograd/several_processes.h). A loss that went through no model has the listener's weight_without_pass(). Throws
+  /// AutogradError if one gradient would need two shares.
   double weigh_passes();
-  /// After reach(root).
+  /// Sets the gradient of a root. Call this after reach(root).
   void add_root(const Tensor& root, const Tensor& gradient);
   /// Call before run(), which then captures the gradients of `inputs` and of their replicas, and accumulates none. Only
   /// the nodes between the roots and these inputs run.
   void capture(std::span<const Tensor> inputs);
   void run();
-  /// After run(): the gradient of each captured input, summed over its replicas.
+  /// Returns the gradient of each captured input, summed over its replicas. Call this after run().
   std::vector<Tensor> captured();
 
   /// The graph's devices, and the devices of all replicas of its leaves.
@@ -76,14 +76,14 @@ class GraphTask final : public RunningBackward {
   /// A backward's state of a node.
   struct NodeState {
     std::shared_ptr<Node> node;
-    int producers = 0;                                // nodes that send it gradients
-    int pending = 0;                                  // number of these that have not run
-    std::uint64_t last_producer = ~std::uint64_t(0);  // of these, the least sequence: backward's last
+    int producers = 0;                                // number of edges from other nodes to this one
+    int pending = 0;                                  // number of edges whose node has not run
+    std::uint64_t last_producer = ~std::uint64_t(0);  // the least sequence of those nodes: backward runs that node last
     bool needed = true;
-    bool passes_on = true;                 // false: no node that it sends gradients to is needed
-    double weight = 1;                     // for arriving gradients without a weight
-    bool sends_weighted = false;           // the gradients that it sends have their weight already
-    NodeState* next_collective = nullptr;  // the collective that waits for this one
+    bool passes_on = true;                 // false: none of the nodes that it sends gradients to is needed
+    double weight = 1;                     // the factor for arriving gradients that are not weighted yet
+    bool sends_weighted = false;           // the gradients that it sends are weighted already
+    NodeState* next_collective = nullptr;  // the collective that may run only after this one
     std::pmr::vector<IncomingGradient> arrivals;
 
     explicit NodeState(std::pmr::memory_resource* memory) : arrivals(memory) {}
@@ -95,8 +95,9 @@ class GraphTask final : public RunningBackward {
     DeviceState* device;
     std::priority_queue<NodeState*, std::vector<NodeState*>, Later> nodes;
     bool is_draining = false;
-    bool is_waiting = false;  // in let_others_catch_up()
-    // For hooks on the device thread. Each device has its own sequence, so timing does not change the draws.
+    bool is_waiting = false;  // its thread is in let_others_catch_up()
+    // The generator of hooks on the device thread, at first and now. Each device has its own sequence, so timing does
+    // not change the numbers that hooks draw.
     GeneratorState random_start, random;
   };
   struct ReplicaPart {
@@ -104,7 +105,7 @@ class GraphTask final : public RunningBackward {
     Device device;  // the input's device
   };
 
-  // graph_task.cpp and graph_weights.cpp: the graph, and the caller's thread.
+  // In graph_task.cpp and graph_weights.cpp: functions that only the caller's thread runs.
   void discover(const std::shared_ptr<Node>& root);
   void note(NodeState& state);
   void capture_replicas(const Tensor& input, std::size_t index);
@@ -117,7 +118,7 @@ class GraphTask final : public RunningBackward {
   template <class F>
   void keep_failure_of(const F& step);
 
-  // graph_task_queues.cpp: all threads that drain queues.
+  // In graph_task_queues.cpp: functions that any thread that drains a queue runs.
   ReadyQueue& queue_of(const Node& node);
   void push(NodeState* state, std::vector<ReadyQueue*>& started);
   void start(const std::vector<ReadyQueue*>& queues);
@@ -134,7 +135,7 @@ class GraphTask final : public RunningBackward {
   const bool detects_anomaly_;  // waits for the device after each node
   bool accumulates_ = true;
   std::vector<Edge> roots_;
-  // Memory of the states and their arrivals, all freed at the end. A small graph needs only first_memory_.
+  // The memory of the states and their arrivals, freed with the GraphTask. A small graph needs only first_memory_.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<Node*, NodeState> states_{&memory_};
@@ -142,15 +143,15 @@ class GraphTask final : public RunningBackward {
   std::vector<NodeState*> boundaries_;                                            // pass boundaries
   std::vector<NodeState*> collectives_;                                           // operations with other processes
   std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and indices into captured_
-  std::vector<Tensor> captured_;                                                  // by input, then by part
+  std::vector<Tensor> captured_;  // one for each input, then one for each of parts_
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;
   DeviceState* home_ = nullptr;  // the device whose queue the caller drains
-  GeneratorState random_;        // the caller's sequence, if the graph uses GPUs
+  GeneratorState random_;        // the caller's generator, if the graph uses GPUs
 
-  Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every state
+  Mutex mutex_;                   // guards the members below, memory_, and `pending` and `arrivals` of every state
   std::list<ReadyQueue> queues_;  // one for each device
-  int active_ = 0;                // queues that are draining
+  int active_ = 0;                // number of queues that are draining
   std::exception_ptr failure_;
   std::vector<Stream> used_;
 };

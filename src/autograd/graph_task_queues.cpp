@@ -13,8 +13,8 @@
 
 namespace lockstep::autograd {
 
-// Order of a queue: leaves come first, in order of creation, so that their gradients are ready as early as possible.
-// Then comes the operation that was recorded last.
+// A queue runs leaves first, in order of creation, so that their gradients are ready as early as possible. Then it runs
+// operations, the last recorded one first.
 bool GraphTask::Later::operator()(const NodeState* a, const NodeState* b) const {
   const auto rank = [](const NodeState* v) {
     const bool leaf = v->node->edges.empty();
@@ -63,7 +63,8 @@ void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
     }
 }
 
-// Returns true if no queue is draining any more. Does not throw: allocations outside of nodes may fail too.
+// Runs the ready nodes of a queue. Returns true if no queue is draining any more. Keeps every exception in failure_,
+// also that of an allocation outside of nodes, and throws none.
 bool GraphTask::drain(ReadyQueue& queue) {
   std::vector<ReadyQueue*> started;
   std::unique_lock lock(mutex_);
@@ -83,7 +84,7 @@ bool GraphTask::drain(ReadyQueue& queue) {
 }
 
 // Waits for devices that are behind this one, so that its gradients occupy less memory. Goes on if all threads wait for
-// devices: what another one needs may come from this one. The caller holds the lock.
+// other devices, because those may need a gradient from this one. The caller holds the lock.
 void GraphTask::let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& lock) {
   const auto ahead = [this](const ReadyQueue& each) { return listeners_.is_ahead(each.device->device); };
   queue.is_waiting = true;
@@ -99,7 +100,7 @@ void GraphTask::let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& 
   queue.is_waiting = false;
 }
 
-// The caller holds the lock.
+// Marks the queue as drained. The caller holds the lock.
 void GraphTask::end(ReadyQueue& queue) noexcept {
   if (!std::exchange(queue.is_draining, false)) return;
   --active_;
@@ -180,8 +181,8 @@ void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gr
                                    : ": check the inputs of that operation in forward"));
 }
 
-// Sums the gradients that arrived in each slot. The sum runs on the node's stream, or, if the output is on another
-// device than the first output, on this thread's current stream of that device.
+// Sums the gradients that arrived in each slot. The sum runs on the node's stream, or, if the gradient is on another
+// device than the node, on this thread's current stream of that device.
 Gradients GraphTask::sum_arrivals(NodeState& state) {
   Gradients sums(std::size_t(state.node->outputs));
   std::pmr::vector<IncomingGradient> arrivals = std::move(state.arrivals);
@@ -210,7 +211,7 @@ Gradients GraphTask::sum_arrivals(NodeState& state) {
   return sums;
 }
 
-// The caller holds the lock.
+// Hands the node's gradients to its edges, and pushes nodes that became ready. The caller holds the lock.
 void GraphTask::deliver(NodeState& state, std::vector<IncomingGradient> arrivals, std::vector<ReadyQueue*>& started) {
   const std::vector<Edge>& edges = state.node->edges;
   for (std::size_t i = 0; i < edges.size(); ++i) {

@@ -19,14 +19,14 @@ namespace {
 
 const ProcessShares& shares_of(const Node& node) { return *static_cast<const PassBoundary&>(node).shares; }
 
-// True if the gradient of each input depends neither on this input nor on another one (the operation is linear).
+// True if the operation is linear: no input's gradient depends on the values of inputs.
 bool adds_inputs(const Node& node) {
   static constexpr std::array<std::string_view, 18> kAlways = {
       "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "Expand", "Gather", "Join", "Mean",
       "Permute", "Scatter",   "Select", "Slice", "Stack", "Sub",    "Sum",    "To",   "View"};
   const std::string_view op = node.op;
   if (std::ranges::find(kAlways, op) != kAlways.end()) return true;
-  // By a number, or by a tensor outside of the graph.
+  // A product with, or a quotient by, a number or a tensor outside of the graph is linear.
   const auto inputs = std::ranges::count_if(node.edges, [](const Edge& edge) { return edge.node != nullptr; });
   return inputs == 1 && (op == "Mul" || (op == "Div" && node.edges[0].node));
 }
@@ -84,10 +84,11 @@ double GraphTask::weigh_passes() {
   return 1 / double(first.of_each.size());
 }
 
-// For passes with different shares. A node has the weight of the pass from which its value was computed. A node between
-// the root and the passes may add results of several passes, or be computed from parameters only; it then has no pass,
-// and the same weight in all processes. A gradient that flows from such a node to a node of one pass is multiplied by
-// that pass's share. The output of a pass belongs to that pass, even if its input comes from another pass.
+// Sets the weights of all nodes when passes have different shares. A node has the weight of the pass from which its
+// value was computed. A node that adds results of several passes, or whose value was computed from parameters only, has
+// no pass, and the same weight in all processes. A gradient that flows from such a node to a node of one pass is
+// multiplied by that pass's share. The output of a pass belongs to that pass, even if its input comes from another
+// pass.
 void GraphTask::weigh_each_pass() {
   struct Passes {
     const ProcessShares* one = nullptr;
@@ -112,8 +113,8 @@ void GraphTask::weigh_each_pass() {
         if (edge.node) passes.add(passes_of[edge.node.get()]);
     if (passes.several && !adds_inputs(node))
       throw AutogradError(
-          text("[backward] the loss combines passes with different numbers of rows per process by ", node.op,
-               ", which is not a sum. Give all passes the same rows, or compute both terms in one pass"));
+          text("[backward] the loss combines passes with different numbers of rows per process in ", node.op,
+               ", which is not a linear operation. Give all passes the same rows, or compute both terms in one pass"));
     state->sends_weighted = !passes.several;
     if (passes.one && !passes.several) state->weight = passes.one->own() * double(passes.one->of_each.size());
   }

@@ -30,15 +30,15 @@ class Hooks {
   bool empty() const noexcept {
     return !hooks_ || std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); });
   }
-  /// A hook may add hooks, which are called the next time.
+  /// Calls call(hook) for each hook. Hooks that a hook adds are first called by the next call_each().
   template <class Call>
   void call_each(const Call& call) const {
     each([&](const std::shared_ptr<Hook>& hook) {
       if (const auto function = hook->function()) call(*function);
     });
   }
-  bool is_new() const noexcept { return !hooks_; }  ///< No hook was ever added.
-  /// A value that differs after a hook was added or removed.
+  bool is_new() const noexcept { return !hooks_; }  ///< True if no hook was ever added.
+  /// Returns a value that differs after a hook was added or removed.
   std::pair<std::shared_ptr<const void>, std::ptrdiff_t> state() const {
     if (!hooks_) return {};
     return {hooks_, std::count_if(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); })};

@@ -26,16 +26,17 @@ void check_recorded_in_place(const char* op, const Tensor& target) {
 }
 
 void refuse_hidden_graph(const char* op, const Tensor& target) {
-  throw AutogradError(text("[", op, "] cannot change a view of shape ", target.sizes(),
-                           " in place while gradients are recorded, because it was made under NoGrad from a tensor that "
-                           "requires a gradient: change it under NoGrad, or make the view outside of NoGrad"));
+  throw AutogradError(
+      text("[", op, "] cannot change a view of shape ", target.sizes(),
+           " in place while gradients are recorded, because it was made under NoGrad from a tensor that "
+           "requires a gradient: change it under NoGrad, or make the view outside of NoGrad"));
 }
 
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input) {
   const TensorImpl &written = *target.impl(), &read = *input.impl();
   if (overlaps_itself(written))
     throw InvalidArgument(
-        text("[", op, "] cannot change a view in place in which several elements share memory (expand), got shape ",
+        text("[", op, "] cannot change in place a view in which several elements share memory (expand), got shape ",
              written.sizes, " with strides ", written.strides, ": clone() it first"));
   if (overlaps_elsewhere(written, read))
     throw InvalidArgument(text("[", op,

@@ -15,12 +15,12 @@ void check_recorded_in_place(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
 /// To be called by an operation before it reads `inputs` and changes `target` in place. Throws InvalidArgument if the
-/// result would depend on the order of elements: if the target repeats its memory (expand), or if an input overlaps the
-/// target's memory in another way than element by element. If the change will be recorded, throws AutogradError for
-/// targets that cannot be recorded: a leaf that requires a gradient, or a view of such a leaf; memory that is saved for
-/// backward; memory shared with a tensor that does not follow the target's graph (detach(), or a view made under
-/// NoGrad). If a view was made under NoGrad of a tensor that requires a gradient, it may be changed only under NoGrad.
-/// If the target is pinned, waits for the copies that read it.
+/// result would depend on the order of elements: if elements of the target share memory (expand), or if an input
+/// overlaps the target's memory, except that each element may overlap its own target element. If the change will be
+/// recorded, throws AutogradError for targets that cannot be recorded: a leaf that requires a gradient, or a view of
+/// such a leaf; memory that is saved for backward; memory shared with a tensor that does not follow the target's graph
+/// (detach(), or a view made under NoGrad). If a view was made under NoGrad of a tensor that requires a gradient, it
+/// may be changed only under NoGrad. If the target is pinned, waits for the copies that read it.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);

@@ -13,15 +13,16 @@ namespace lockstep::autograd {
 /// Throws AutogradError if the leaf is a stale replica other than the primary: its gradient would be lost.
 void refuse_stale(const Tensor& leaf);
 
-/// The listeners of the leaves that one backward reaches. Only the thread that called backward() uses it, but for
-/// is_ahead().
+/// The listeners of the leaves that one backward reaches. Only the thread that called backward() uses it, but
+/// any thread may call is_ahead().
 class Listeners {
  public:
-  /// If the leaf has a listener, adds the leaf to those that the listener gets in begin(). Throws as refuse_stale().
+  /// If the leaf has a listener, adds the leaf to those that the listener gets in begin(). Throws as refuse_stale()
+  /// does.
   void add(const Tensor& leaf);
   /// Calls begin() of each listener. If one throws, calls end() of the listeners before it and rethrows.
   void begin(bool keeps_graph, bool meets);
-  /// The greatest answer of a listener, between begin() and end().
+  /// Returns the greatest is_ahead() of all listeners. Call it between begin() and end().
   Ahead is_ahead(const Device& device) const;
   /// Calls end() of each listener, even if some throw. Returns the first error, or null.
   std::exception_ptr end(bool failed) noexcept;

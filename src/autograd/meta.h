@@ -1,4 +1,4 @@
-// Autograd's data of a tensor.
+// Meta: the data that autograd keeps for a tensor.
 #pragma once
 
 #include <functional>
@@ -23,11 +23,11 @@ struct Meta final : AutogradState {
   bool leaf_requires_grad = false;
   Tensor grad;
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
-  int output = 0;                 ///< The number of this output of grad_fn.
+  int output = 0;                 ///< The index of this tensor among the outputs of grad_fn.
   std::weak_ptr<Node> accumulator;
-  std::shared_ptr<Tensor> retained;  ///< After retain_grad() of a non-leaf: its gradient.
-  HookHandle retains;                ///< The hook of grad_fn that stores it.
-  bool is_parameter = false;         ///< True if it was made as a module's parameter.
+  std::shared_ptr<Tensor> retained;  ///< The gradient of a non-leaf, kept because of retain_grad().
+  HookHandle retains;                ///< The hook of grad_fn that stores `retained`.
+  bool is_parameter = false;         ///< True if the tensor was made as a module's parameter.
   /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
   std::shared_ptr<const Replica> replica;
   Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;
@@ -39,7 +39,7 @@ struct Meta final : AutogradState {
   bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
 };
 
-/// Null for a leaf.
+/// The node that computed the tensor; null for a leaf.
 inline const Node* grad_fn_of(const TensorImpl& tensor) noexcept {
   const auto* const meta = static_cast<const Meta*>(tensor.autograd.get());
   return meta ? meta->grad_fn.get() : nullptr;
@@ -60,7 +60,7 @@ inline Meta* meta_of(const Tensor& tensor) {
 }
 Meta& make_meta(const Tensor& tensor);
 
-/// The tensor's Replica; null if it is not a replica, or a stale one.
+/// The tensor's Replica; null if the tensor is no replica, or a stale one.
 inline const Replica* replica_of(const Tensor& tensor) {
   const Meta* const meta = meta_of(tensor);
   return meta && meta->replica && !meta->replica->parameter->is_stale() ? meta->replica.get() : nullptr;
@@ -71,12 +71,14 @@ inline bool needs_grad(const Tensor& tensor) noexcept {
   return has_stale_grad_fn(impl) || (impl.autograd && impl.autograd->requires_grad());
 }
 
-/// Makes backward store the gradient of a non-leaf in `retained`; after in-place changes, that of the newest version.
+/// Makes backward store the gradient of a non-leaf in `retained`. If the tensor was changed in place, it is the
+/// gradient of the newest version.
 void retain_gradient(Meta& meta);
 
-/// To be called before a gradient is set, dropped or zeroed. Throws AutogradError during a backward that sums it.
+/// To be called before a gradient is set, dropped or zeroed. Throws AutogradError during a backward that sums
+/// it over replicas.
 void check_idle(const char* op, const Tensor& tensor);
-/// Drops the gradient of a tensor, and of its replicas. Throws as check_idle().
+/// Drops the gradient of a tensor, and of its replicas. Throws as check_idle() does.
 void clear_grad(const char* op, const Tensor& tensor);
 
 }  // namespace lockstep::autograd

@@ -19,10 +19,11 @@ namespace lockstep::autograd {
 
 class Node;
 
-/// One gradient for each input of an operation; undefined if none flows.
+/// One gradient for each input of an operation; an undefined Tensor if no gradient flows to that input.
 using Gradients = std::vector<Tensor>;
 
-/// Refers to output `slot` of node's forward operation, whose gradient is input `slot` of node's backward.
+/// Refers to output `slot` of the forward operation of `node`. The gradient of that output is input `slot` of
+/// node->backward().
 struct Edge {
   std::shared_ptr<Node> node;
   int slot = 0;
@@ -44,23 +45,23 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Computes the gradients of the inputs from those of the outputs (undefined if none arrived).
+  /// Computes the gradients of the inputs from the gradients of the outputs (an undefined Tensor if none arrived).
   virtual Gradients backward(const Gradients& output_gradients) = 0;
   /// Frees saved tensors; a later backward() throws AutogradError.
   virtual void release() {}
   /// The leaf of a grad accumulator; null for other nodes.
   virtual const Tensor* leaf() const noexcept { return nullptr; }
 
-  const std::string& name() const;  ///< "AddmmBackward": made by the first call. Safe from any thread.
+  const std::string& name() const;  ///< Such as "AddmmBackward". The first call makes it. Any thread may call it.
 
   const char* const op;          ///< The forward operation, such as "Addmm".
-  const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
+  const std::uint64_t sequence;  ///< Counts the nodes of this process: a consumer's is greater than its producers'.
   const Stream stream;           ///< The stream of the forward operation.
   int outputs = 1;
   const NodeKind kind;
   std::vector<Edge> edges;  ///< One for each input.
 
-  Hooks<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
+  Hooks<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< Each with the index of its output.
 
  private:
   mutable std::once_flag named_;
@@ -70,7 +71,7 @@ class Node {
 /// The `sequence` that the next node will get.
 std::uint64_t next_node() noexcept;
 
-/// The running backward, as nodes see it.
+/// The functions of a running backward that nodes may call.
 class RunningBackward {
  public:
   /// True if the gradient along the edge is the only one that this backward accumulates in the edge's leaf.

@@ -37,8 +37,9 @@ Edge gradient_edge(const Tensor& tensor);
 /// The edges of several tensors.
 std::vector<Edge> gradient_edges(std::span<const Tensor> tensors);
 
-/// For use in backward: the bucket memory for the gradient of the node's input `input`, undefined if there is none. The
-/// node may write the gradient there on its stream and return this tensor, which saves a copy.
+/// To be called by a node in backward. Returns the bucket memory for the gradient of the node's input `input`; an
+/// undefined Tensor if there is none. The node may write the gradient there, on its stream, and return this tensor:
+/// that saves a copy.
 Tensor grad_bucket_view(int input);
 
 [[noreturn]] void throw_released(const char* op);

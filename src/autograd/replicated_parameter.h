@@ -43,11 +43,11 @@ struct Replica {
   ShardRange shard;
 };
 
-/// Tells whether a device's backward is ahead of something, and had better wait for it.
+/// The things that a device's backward is ahead of, and had better wait for, so that gradients occupy less memory.
 enum class Ahead : std::uint8_t {
   nothing,
   devices,  ///< Other devices, which have not computed the same gradients yet.
-  sums,     ///< Sums that have all their gradients, and will be enqueued.
+  sums,     ///< Sums of gradients that have all arrived, but whose all-reduce is not enqueued yet.
 };
 
 /// Called in each backward that reaches leaves that are replicas (like DDP's reducer). A model has one listener.
@@ -57,14 +57,15 @@ class GradientListener {
   /// Called before a backward, on its caller's thread. The backward will reach these leaves on each device in about
   /// this order, which is determined by the order of the forward operations. `keeps_graph`: gradients are recorded
   /// (create_graph). `meets`: the backward has operations in which processes wait for each other. Throws AutogradError
-  /// if another backward that reaches some of them is running.
+  /// if another backward that reaches some of these leaves is running.
   virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph, bool meets) = 0;
   /// Called when the backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's
   /// device, or there was none. Called once for each leaf that begin() named, on the thread that runs backward on the
   /// leaf's device.
   virtual void ready(const Replica& leaf) = 0;
-  /// Says whether gradients on this device occupy memory until something else happens. The thread that runs backward
-  /// there asks, and had better wait for it. After a change, DeviceThread::notify() is called.
+  /// Returns the thing that must happen before gradients on this device can be freed, or Ahead::nothing. The thread
+  /// that runs backward there calls this, and had better wait for that thing. After a change, the listener calls
+  /// DeviceThread::notify().
   virtual Ahead is_ahead(const Device& device) = 0;
   /// Called after the backward, failed or not, on its caller's thread. Runs the hooks of the leaves, which see the
   /// whole gradients.
@@ -82,7 +83,8 @@ class ReplicatedParameter {
  public:
   virtual ~ReplicatedParameter() = default;
 
-  /// The primary first. Empty once the replicas are stale: replaced by newer ones, or without their model.
+  /// All replicas, the primary first. Empty once they are stale: newer replicas replaced them, or their model was
+  /// destroyed.
   std::span<const Replica> replicas() const noexcept {
     return is_stale_ ? std::span<const Replica>() : std::span<const Replica>(replicas_);
   }
@@ -95,15 +97,15 @@ class ReplicatedParameter {
 
   /// True if other processes have replicas too.
   virtual bool has_other_processes() const noexcept { return false; }
-  /// Its index among the parameters of its model.
+  /// The parameter's index among the parameters of its model.
   std::size_t entry() const noexcept { return entry_; }
   /// Logs calls on the model's parameters that all processes must make alike. Null for a single process.
   const std::shared_ptr<CallLog>& calls() const noexcept { return calls_; }
 
-  /// Null once the replicas are stale.
+  /// The listener of the parameter's model; null once the replicas are stale.
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
-  /// The memory for the next gradient, if it can be written there; undefined if it must be added to an earlier
-  /// gradient.
+  /// Returns the memory into which the next gradient can be written; an undefined Tensor if that gradient must be added
+  /// to an earlier one.
   virtual Tensor grad_bucket_view(const Replica& replica) const = 0;
   /// Accumulates a gradient of the replica, on the current stream of its device.
   virtual void accumulate(const Replica& replica, const Tensor& gradient) = 0;
@@ -112,7 +114,7 @@ class ReplicatedParameter {
   virtual void check_idle(const char* op) const = 0;
   /// Makes each replica's gradient the whole gradient: summed over all replicas, with all shards.
   virtual void complete_gradient() = 0;
-  /// Replaces the gradient in all replicas; undefined for none.
+  /// Replaces the gradient in all replicas; an undefined `gradient` drops it.
   virtual void set_gradient(const Replica& replica, const Tensor& gradient) = 0;
 
   /// Called before an optimizer uses all replicas: sums partial gradients, and copies gradients and values that were
@@ -120,8 +122,8 @@ class ReplicatedParameter {
   virtual void reconcile() = 0;
   /// Called after the gradient of each replica was changed in the replica's shard.
   virtual void gradient_changed() = 0;
-  /// Called after each replica of these parameters, of one model, was changed in its shard: all-gathers the shards, on
-  /// the current streams.
+  /// All-gathers the shards of these parameters, which belong to one model, on the current streams. Called after each
+  /// replica was changed in its shard.
   virtual void all_gather(std::span<ReplicatedParameter* const> parameters) = 0;
   /// All-gathers float64 numbers, on the current streams. The tensors are contiguous, and have equally many numbers on
   /// each replica's device. Returns, for each device, the numbers of all processes' ranks, in the order of the ranks.

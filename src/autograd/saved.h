@@ -1,4 +1,4 @@
-// SaveListener, with which checkpoint() replaces saved tensors and sees in-place changes.
+// SaveListener: checkpoint() uses it to replace saved tensors, and to learn of in-place changes.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lockstep::autograd {
 class SavedPlaceholder {
  public:
   virtual ~SavedPlaceholder() = default;
-  virtual Tensor get() = 0;  ///< Connected to a graph if gradients are recorded.
+  virtual Tensor get() = 0;  ///< The tensor, connected to a graph if gradients are recorded.
 };
 
 /// Context::save_listener. Called for each tensor that this thread saves, in order, except leaves that require a
@@ -20,7 +20,7 @@ class SaveListener {
  public:
   /// Returns the object to keep in the tensor's place; null to keep the tensor itself.
   virtual std::shared_ptr<SavedPlaceholder> on_save(const Tensor& tensor) = 0;
-  virtual void on_in_place(const Tensor& target) = 0;  ///< The operation may still throw.
+  virtual void on_in_place(const Tensor& target) = 0;  ///< Called before the change, which may still fail.
 
  protected:
   ~SaveListener() = default;

@@ -51,7 +51,7 @@ class CollectiveNode : public Node {
   /// Describes the operation: the same text in every process.
   virtual std::string what() const = 0;
   /// Compares the collectives that the processes will run, in order. If one is missing or differs, throws an
-  /// InvalidArgument that names the first such collective, in every process.
+  /// InvalidArgument in every process, which names the first such collective.
   virtual void agree(const std::vector<std::string>& all) const = 0;
 };
 

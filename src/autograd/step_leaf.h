@@ -1,12 +1,12 @@
-// The leaves of a captured step (tensor/host_state.h). After a replay their gradients are as after a backward; before a
-// replay the state on which backward depended must be unchanged.
+// The leaf tensors of a captured step (tensor/host_state.h). A replay leaves the gradients that a backward would leave.
+// Before a replay, the state of the leaves on which backward depends must be as it was at the capture.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::autograd {
 
-/// Notes that the step on this thread, if it is or will be captured, uses the leaf or its gradient.
+/// If this thread runs a step that is or will be captured, notes that the step uses the leaf or the leaf's gradient.
 void use_in_step(const Tensor& leaf);
 
 }  // namespace lockstep::autograd

@@ -28,7 +28,7 @@ struct Part {
 
   Tensor of(const Tensor& whole) const { return make_view(whole, sizes, strides, whole.impl()->offset + offset); }
 
-  // A tensor with the base's layout, which may have gaps, and with the gradient's dtype, on its device.
+  // A new tensor with the base's layout, which may have gaps, and with the gradient's dtype and device.
   Tensor whole_like(const Tensor& gradient) const {
     std::int64_t extent = base_sizes.elements() > 0;
     for (int i = 0; i < base_sizes.rank() && extent > 0; ++i) extent += (base_sizes[i] - 1) * base_strides[i];
@@ -92,7 +92,8 @@ Tensor with_view_replaced(const Part& part, const Tensor& whole, const Tensor& v
   return out;
 }
 
-// The node of a new version of a base, part of which `change` computed.
+// The node of a new version of a base after a change of one of its views. `change` is the node of the operation that
+// computed the view's new values.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& view, std::shared_ptr<Node> change)

@@ -1,8 +1,8 @@
 // Differentiable views and in-place changes.
 //
-// A view that is made while gradients are recorded refers to its base: the tensor whose array it shows, which is not
-// itself a view. The base owns the array's graph. A recorded in-place change of a view makes a new version of the base
-// (PyTorch's CopySlices). The gradient of the new base is split: the view's part goes through the operation that
+// A view that is made while gradients are recorded refers to its base: the tensor whose array the view shows. A base is
+// not itself a view. The base owns the array's graph. A recorded in-place change of a view makes a new version of the
+// base (PyTorch's CopySlices). The gradient of the new base is split: the view's part goes through the operation that
 // changed the view, the rest goes to the old base. If the base has got a newer grad_fn, the next use of a view gives
 // the view a new grad_fn, AsStrided of the new base. So older views include the change too.
 #pragma once
@@ -19,7 +19,7 @@ namespace lockstep::autograd {
 /// A view of x, differentiable if gradients are recorded; the operation records its own node.
 Tensor view_of(const Tensor& x, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
-/// From now on the view does not follow its base: it keeps the graph that it has, if any. A later in-place change of
+/// Makes the view keep the graph that it has, if any, instead of following its base. A later in-place change of
 /// the base that is recorded for backward throws AutogradError.
 void stop_following_base(const Tensor& view) noexcept;
 

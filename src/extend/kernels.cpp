@@ -12,12 +12,12 @@ RowPlan plan_rows(const char* op, std::span<const Tensor* const> inputs, const R
     bool fits = sizes.rank() == first.rank();
     for (int d = 0; fits && d < first.rank(); ++d) fits = d == dim || sizes[d] == first[d];
     if (!fits)
-      throw ShapeError(
-          text("[", op, "] expected inputs of one size outside of dimension ", dim, ", got ", first, " and ", sizes));
+      throw ShapeError(text("[", op, "] expected inputs with equal sizes except in dimension ", dim, ", got ", first,
+                            " and ", sizes));
   }
   if (options.length && (*options.length < 0 || (first.empty() && *options.length != 1)))
-    throw ShapeError(text("[", op, "] expected a length of at least 0 for the result of ", first,
-                          ", 1 where there are no ", "dimensions, got ", *options.length));
+    throw ShapeError(text("[", op, "] expected options.length of at least 0 for inputs of shape ", first,
+                          ", and of 1 for inputs without dimensions, got ", *options.length));
   RowPlan plan{dim, 1, first};
   for (int d = 0; d < first.rank(); ++d)
     if (d != dim) plan.rows *= first[d];

@@ -8,7 +8,7 @@ namespace lockstep::optim {
 namespace {
 
 struct AdagradRule {
-  double lr;  // of this step
+  double lr;  // the rate of this step, with lr_decay
   double eps;
   Direction direction;
 

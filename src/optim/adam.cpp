@@ -12,7 +12,7 @@ struct AdamRule {
   double step_size;                   // lr / (1 - beta1^step)
   double root_correction;             // sqrt(1 - beta2^step)
   double eps;
-  double shrink;  // of the parameter
+  double shrink;  // the parameter is multiplied by it: decoupled weight decay
   Direction direction;
 
   template <class T>
@@ -23,7 +23,7 @@ struct AdamRule {
   template <class T>
   LOCKSTEP_HD void operator()(T& p, T g, T& mean, T& square, T& greatest) const {
     moments(p, g, mean, square);
-    greatest = square > greatest || square != square ? square : greatest;  // NaN stays
+    greatest = square > greatest || square != square ? square : greatest;  // a NaN stays the greatest
     move(p, mean, greatest);
   }
 

@@ -18,7 +18,7 @@ struct AdamaxRule {
     g = direction.of(g, p);
     mean = T(beta1) * mean + T(take1) * g;
     const T now = std::abs(g) + T(eps), before = T(beta2) * greatest;
-    const T most = now > before || now != now ? now : before;  // NaN stays
+    const T most = now > before || now != now ? now : before;  // a NaN stays the greatest
     greatest = most;
     p -= T(step_size) * mean / most;
   }

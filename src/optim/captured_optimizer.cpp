@@ -117,7 +117,7 @@ class Optimizer::StepState final : public HostStatePart {
   bool have_same_kernels(const CapturedBatch& captured) const try {
     optimizer_->check_options(captured.group);
     return captured.rules->matches_capture([&] { optimizer_->update(captured.group, captured.batch); });
-  } catch (const InvalidArgument&) {  // the step itself will throw
+  } catch (const InvalidArgument&) {  // the step itself will throw it
     return false;
   }
 

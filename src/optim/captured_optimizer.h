@@ -18,7 +18,7 @@ class CapturedRules final : public CapturedRule {
 
   void end_capture() { values_ = nullptr; }
   bool is_empty() const noexcept { return rules_.empty(); }
-  /// Returns true if `update` puts rules of the same kernels as were captured. Sends nothing.
+  /// Calls `update` without sending rules. Returns true if it puts rules for the kernels that were captured.
   template <class Update>
   bool matches_capture(const Update& update) {
     begin(true);
@@ -44,7 +44,7 @@ class CapturedRules final : public CapturedRule {
     next_ = 0;
   }
 
-  ReplayValues* values_;  // while the step is captured
+  ReplayValues* values_;  // null once the capture has ended
   DeviceState* device_;
   std::vector<Entry> rules_;
   bool checking_ = false, matches_ = true;
@@ -54,14 +54,14 @@ class CapturedRules final : public CapturedRule {
 /// A batch of a captured step. A replay sends its rules and launches nothing.
 struct Optimizer::CapturedBatch {
   std::size_t group;
-  std::vector<std::size_t> parameters;  // all at the same step
+  std::vector<std::size_t> parameters;  // all have taken the same number of steps
   std::shared_ptr<CapturedRules> rules;
   Batch batch;
 };
 
 /// The data of one Optimizer::step() in a captured step.
 struct Optimizer::CapturedOptimizerStep {
-  std::vector<std::pair<std::size_t, std::size_t>> stepping;  // by group and index in it
+  std::vector<std::pair<std::size_t, std::size_t>> stepping;  // parameters that step: group, index in the group
   std::vector<CapturedBatch> batches;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Sums in about twice the precision of a double: the norm must not depend on how devices divide the gradients.
+// Sums in about twice the precision of a double, because the norm must not depend on how devices shard the gradients.
 struct Sum {
   LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD CompensatedSum combine(const CompensatedSum& a, const CompensatedSum& b) const { return a + b; }
@@ -39,11 +39,11 @@ struct Greatest {
   LOCKSTEP_HD CompensatedSum identity() const { return {}; }
   LOCKSTEP_HD double load(double x) const { return std::abs(x); }
   LOCKSTEP_HD CompensatedSum combine(const CompensatedSum& a, const CompensatedSum& b) const {
-    return a.sum > b.sum || a.sum != a.sum ? a : b;  // NaN stays
+    return a.sum > b.sum || a.sum != a.sum ? a : b;  // if one is NaN, returns it
   }
 };
 
-// From each gradient's part of the norm: result = {norm, min(1, max_norm / (norm + 1e-6))}.
+// Computes result = {norm, min(1, max_norm / (norm + 1e-6))} from the parts of the norm.
 struct FinishNorm {
   const CompensatedSum* parts;
   std::int64_t count;
@@ -82,10 +82,11 @@ struct Clamp {
 // the parts in the same order, so all get the same bits.
 struct GradientSet {
   std::vector<Tensor> gradients;
-  std::vector<std::size_t> indices;  // of their parts, ascending
-  std::vector<Tensor> parts;         // CompensatedSums by index: [count, 2], float64; one for each device of the set
+  std::vector<std::size_t> indices;  // of the gradients' parts, ascending
+  std::vector<Tensor> parts;  // a tensor on each device of the set: CompensatedSums by index, [count, 2], float64
 
-  // After an exchange: parts [first, first + count) are all stored where this set has its own part, `own_first`.
+  // A range of parts that all processes have exchanged: parts [first, first + count) are all in the tensor in which
+  // this set has its own part `own_first`.
   struct Gathered {
     std::size_t first, count, own_first;
   };
@@ -127,10 +128,10 @@ struct GradientSet {
   }
 };
 
-// A model that is sharded over several processes. Its parts are grouped by rank, in the order of the ranks.
+// A model that is sharded over several processes. The parts of its norm are in the order of the ranks.
 struct DividedModel {
   autograd::ReplicatedParameter* any;       // one of its parameters
-  std::vector<std::vector<Tensor>> shards;  // by set
+  std::vector<std::vector<Tensor>> shards;  // of the gradients, for each set
   std::size_t first = 0;                    // the index of its first part
 
   std::size_t each() const { return shards[0].size(); }
@@ -145,11 +146,11 @@ DividedModel& model_of(const Tensor& parameter, std::vector<DividedModel>& model
   return models.emplace_back(DividedModel{own, std::vector<std::vector<Tensor>>(own->replicas().size())});
 }
 
-// The parts of whole gradients come first, then the parts of shards, set by set, so that few copies collect the parts.
+// Numbers the parts: first those of whole gradients, then those of shards, set by set, so that few copies collect them.
 std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::vector<DividedModel>& models,
                                        std::size_t& count) {
   std::vector<GradientSet> sets;
-  std::vector<std::vector<Tensor>> shards;  // by set
+  std::vector<std::vector<Tensor>> shards;  // for each set
   std::size_t next = 0;
   const std::vector<Tensor> gradients = gradients_of_all_replicas("clip_grad_norm_", parameters);
   for (const Tensor& parameter : parameters) {
@@ -193,7 +194,7 @@ void gather(const DividedModel& model, std::span<GradientSet> sets) {
   }
 }
 
-// All parts on the set's home device: the set's own parts, and each other part from the first set that has it.
+// Returns all parts on the set's home device: the set's own parts, and each other part from the first set that has it.
 Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t total) {
   std::vector<const Tensor*> sources;
   for (std::size_t i = 0; i < total; ++i) {
@@ -203,7 +204,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
   }
   const auto count = std::int64_t(sources.size());
   Tensor parts;
-  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // copies from one source
+  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // each round copies neighbouring parts of one source
     const Tensor& source = *sources[std::size_t(from)];
     while (to < count && sources[std::size_t(to)] == &source) ++to;
     if (to - from == count && source.impl()->storage->device == set.home) return source;
@@ -213,7 +214,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
   return parts;
 }
 
-// {norm, factor} of a set, on its home device.
+// Returns {norm, factor}, computed on the set's home device.
 Tensor finish(GradientSet& set, std::span<GradientSet> sets, std::size_t count, double max_norm, double p) {
   const Tensor parts = parts_at_home(set, sets, count);
   const Tensor result = make_tensor(*set.home, {2}, kFloat64);

@@ -23,7 +23,7 @@ CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicLROptions& options) : Sched
   expect_per_group(kCyclic, "max_lr", options_.max_lr.size());
   if (options_.cycle_momentum && !optimizer.momentum())
     throw InvalidArgument(
-        "[CyclicLR] expected an optimizer with momentum to cycle, got one without: set .cycle_momentum = false");
+        "[CyclicLR] cycle_momentum needs an optimizer with momentum, got one without: set .cycle_momentum = false");
   apply();
 }
 

@@ -32,7 +32,8 @@ void check(const GradScalerOptions& o) {
   require(o.growth_interval > 0, "GradScaler", "growth_interval > 0", double(o.growth_interval));
 }
 
-// Before the division, each device counts the elements of each gradient that are not finite.
+// Multiplies the gradients by `factor`. Returns the number of elements of each gradient that were not finite, as
+// tensors on the gradients' devices.
 std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   std::vector<Tensor> notes;
   for (const TensorGroup& group : by_device_and_dtype(gradients)) {
@@ -48,7 +49,7 @@ std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   return notes;
 }
 
-// Adds one more tensor, with the counts of other processes' shards.
+// For each model that is sharded over several processes, adds a tensor with the counts of all processes.
 void add_notes_of_others(std::span<const Tensor> parameters, std::vector<Tensor>& notes) {
   const std::vector<Tensor> here = notes;
   for (autograd::ReplicatedParameter* const model : divided_models(parameters)) {
@@ -74,7 +75,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   if (!options_.enabled) return;
   Progress& progress = progress_[&optimizer];
   if (progress.unscaled || progress.stepped)
-    throw InvalidArgument(text("[GradScaler] expected update() between two calls of unscale_() or after step(), got ",
+    throw InvalidArgument(text("[GradScaler] expected update() before the next unscale_() of this optimizer, got ",
                                progress.stepped ? "unscale_() after step()" : "unscale_() twice"));
   const NoGrad guard;
   std::vector<Device> devices;
@@ -101,7 +102,7 @@ bool GradScaler::found(Progress& progress) {
 bool GradScaler::step(Optimizer& optimizer) {
   if (!options_.enabled) return optimizer.step(), true;
   if (progress_[&optimizer].stepped)
-    throw InvalidArgument("[GradScaler] expected update() between two steps of an optimizer, got none");
+    throw InvalidArgument("[GradScaler] expected update() before the next step() of this optimizer, got step() twice");
   if (!progress_[&optimizer].unscaled) unscale_(optimizer);
   Progress& progress = progress_[&optimizer];
   const bool skipped = found(progress);
@@ -112,7 +113,8 @@ bool GradScaler::step(Optimizer& optimizer) {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
-  if (progress_.empty()) throw InvalidArgument("[GradScaler] expected step() or unscale_() before update(), got none");
+  if (progress_.empty())
+    throw InvalidArgument("[GradScaler] expected step() or unscale_() before update(), got update() without them");
   bool skipped = false;
   for (auto& [optimizer, progress] : progress_) skipped |= found(progress);
   progress_.clear();

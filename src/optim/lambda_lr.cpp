@@ -9,7 +9,7 @@ namespace lockstep::optim {
 void RateFunctions::check(const char* schedule) const {
   if (functions_.empty() || !std::ranges::all_of(functions_, [](const Function& f) { return bool(f); }))
     throw InvalidArgument(
-        text("[", schedule, "] expected functions from the epoch to a factor in lr_lambda, got none"));
+        text("[", schedule, "] expected lr_lambda to be a function of the epoch, or one for each group, got none"));
 }
 
 void RateFunctions::check_groups(const char* schedule, std::size_t groups) const {

@@ -36,7 +36,7 @@ void LBFGS::update(std::size_t, const Batch&) const {}
 void LBFGS::step() {
   throw InvalidArgument(
       "[LBFGS] expected step(closure), with a function that calls zero_grad(), computes the loss, calls backward() and "
-      "returns the loss; got step() without one");
+      "returns the loss; got step() without a function");
 }
 
 void LBFGS::check_parameters() const {
@@ -54,11 +54,14 @@ void LBFGS::check_parameters() const {
       refuse("of the dtype and on the device of the first, ", first.dtype(), " on ", first.device(), ", got ",
              parameter.dtype(), " on ", parameter.device());
     if (replica_count(parameter) > 1 || is_sharded(parameter) || shard_layout_of(parameter))
-      refuse("on one device, got one of a model on several: train that on one device, or by another optimizer");
+      refuse(
+          "on one device, got a parameter of a model on several devices: train the model on one device, or use another "
+          "optimizer");
   }
   if (!call_logs(parameters()).empty())
     throw InvalidArgument(
-        "[LBFGS] expected a model in one process, got one of several, whose losses differ: use another optimizer");
+        "[LBFGS] expected a model in one process, got a model of several processes, whose losses differ: use another "
+        "optimizer");
 }
 
 std::int64_t LBFGS::elements() const {
@@ -72,7 +75,7 @@ double LBFGS::evaluate(const Closure& closure, Tensor* loss) {
   const Tensor computed = closure();
   ++state_.func_evals;
   if (!computed.defined() || computed.numel() != 1)
-    throw InvalidArgument(text("[LBFGS] expected the closure to return the loss, one number, got ",
+    throw InvalidArgument(text("[LBFGS] expected the closure to return the loss, a tensor of one element, got ",
                                computed.defined() ? text("shape ", computed.sizes()) : "an undefined tensor"));
   if (loss) *loss = computed;
   return (options().maximize ? -1 : 1) * computed.item<double>();
@@ -167,7 +170,7 @@ class LBFGS::Search {
       if ((last - least) * length < kSmallest) break;
       double t = between(bracket[0], bracket[1], least, last);
       const double margin = 0.1 * (last - least);
-      if (std::min(last - t, t - least) < margin) {  // too close to an end
+      if (std::min(last - t, t - least) < margin) {  // too close to an end of the bracket
         if (slow || t >= last || t <= least) {
           t = std::abs(t - last) < std::abs(t - least) ? last - margin : least + margin;
           slow = false;
@@ -203,7 +206,7 @@ class LBFGS::Search {
     return point;
   }
 
-  // The minimum of the cubic through two points, within bounds.
+  // The step length at the minimum of the cubic through two points, clamped to [least, most].
   static double between(const Point& a, const Point& b, double least, double most) {
     const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t), square = d1 * d1 - a.slope * b.slope;
     if (!(square >= 0)) return (least + most) / 2;

@@ -9,10 +9,10 @@ namespace {
 
 struct NAdamRule {
   double beta1, beta2, take1, take2;
-  double gradient_step, mean_step;  // the parameter moves by these times the gradient and its mean
+  double gradient_step, mean_step;  // the factors of the gradient and of its mean
   double correction;                // 1 - beta2^step
   double eps;
-  double shrink;  // of the parameter
+  double shrink;  // the parameter is multiplied by it: decoupled weight decay
   Direction direction;
 
   template <class T>

@@ -18,7 +18,7 @@ double anneal(Anneal strategy, double from, double to, double part) {
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
 }
 
-// The position of a step in the policy: `part` of the way through a phase.
+// The position of a step in the policy: a phase, and the fraction of the phase that is over.
 struct Moment {
   int phase;
   double part;
@@ -36,7 +36,8 @@ Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   return {2, part(down, last)};
 }
 
-// The value at a step. Along the phases it goes from low to high, to low (or `end`), and to `end`.
+// The value at a step. With two phases it goes from low to high, then to `end`; with three from low to high, back to
+// low, then to `end`.
 double through(const OneCycleLROptions& o, std::int64_t epoch, double low, double high, double end) {
   const double turns[] = {low, high, o.three_phase ? low : end, end};
   const auto [phase, part] = moment(o, epoch);
@@ -59,7 +60,8 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
     require(momentum >= 0 && momentum <= 1, kOneCycle, "momenta in [0, 1]", momentum);
   expect_per_group(kOneCycle, "max_lr", options_.max_lr.size());
   if (options_.cycle_momentum && !optimizer.momentum())
-    throw InvalidArgument("[OneCycleLR] expected an optimizer with momentum to cycle, got one without");
+    throw InvalidArgument(
+        "[OneCycleLR] cycle_momentum needs an optimizer with momentum, got one without: set .cycle_momentum = false");
   apply();
 }
 

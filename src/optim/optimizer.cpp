@@ -27,7 +27,7 @@ struct Zero {
 // A parameter to update: one that has a gradient.
 struct ParameterUpdate {
   std::size_t index;              // in its group
-  std::vector<Tensor> gradients;  // the shard of each replica
+  std::vector<Tensor> gradients;  // each replica's shard
 };
 
 // Returns the batch with this key, or a new one.
@@ -56,7 +56,7 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
   for (const Tensor& parameter : parameters) {
     if (!parameter.defined())
       throw InvalidArgument(text("[", name, "] expected parameter ", index,
-                                 " to have a shape, got an undefined one: "
+                                 " to have a shape, got an undefined tensor: "
                                  "run a batch through lazy modules first"));
     if (!is_floating(parameter.dtype()))
       throw DTypeError(
@@ -75,14 +75,15 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
 
 void Optimizer::check_group(std::size_t group) const {
   if (group >= impl_->groups.size())
-    throw InvalidArgument(text("[", impl_->name, "] expected one of ", impl_->groups.size(), " groups, got ", group));
+    throw InvalidArgument(
+        text("[", impl_->name, "] expected the index of one of ", impl_->groups.size(), " groups, got ", group));
 }
 
 std::vector<Slot> Optimizer::checked_slots(std::size_t group) const {
   std::vector<Slot> all = slots(group);
   if (all.size() > kMasterSlot)
     throw InvalidArgument(
-        text("[", impl_->name, "] expected slots() to name at most ", kMasterSlot, ", got ", all.size()));
+        text("[", impl_->name, "] expected slots() to return at most ", kMasterSlot, " slots, got ", all.size()));
   return all;
 }
 
@@ -99,7 +100,7 @@ void Optimizer::step() try {
   std::vector<std::vector<ParameterUpdate>> updates(groups.size());
   std::vector<std::vector<Slot>> used(groups.size());
 
-  // Throw all errors before anything changes.
+  // All errors are thrown here, before anything changes.
   for (std::size_t g = 0; g < groups.size(); ++g) {
     check_options(g);
     used[g] = checked_slots(g);
@@ -123,7 +124,7 @@ void Optimizer::step() try {
   move.finish(groups);
 
   std::vector<Batch> batches;
-  std::vector<Tensor> changing, stepped;  // the tensors of the batches; the parameters
+  std::vector<Tensor> changing, stepped;  // tensors that the batches update; their parameters
   std::size_t count = 0;
   for (const std::vector<ParameterUpdate>& of_group : updates) count += of_group.size();
   changing.reserve(count);
@@ -151,8 +152,7 @@ void Optimizer::step() try {
     for (Batch& batch : batches) {
       if (values) {
         CapturedBatch& own = captured->batches.emplace_back(capture_batch(*values, g, batch));
-        for (const ParameterUpdate& u :
-             updates[g]) {  // only parameters with a gradient: others may be at the same step
+        for (const ParameterUpdate& u : updates[g]) {  // not others, without a gradient, that may be at the same step
           const ParameterState& state = groups[g].states[u.index];
           if (double(state.step) == batch.step && state.scalar_state == batch.scalar_state)
             own.parameters.push_back(u.index);
@@ -194,10 +194,11 @@ void Optimizer::note_gradient() {
   for (const ParameterGroup& group : impl_->groups)
     for (const Tensor& parameter : group.parameters) impl_->has_seen_gradient |= gradient_of(parameter) != nullptr;
   if (!impl_->has_seen_gradient)
-    throw AutogradError(text("[", impl_->name,
-                             "] expected a gradient of some parameter, got none since the optimizer was made: call "
-                             "backward() before step(), and give the optimizer the parameters of the module that runs, "
-                             "not of one that it was copied from"));
+    throw AutogradError(
+        text("[", impl_->name,
+             "] expected a parameter with a gradient, but none has had one since the optimizer was made: call "
+             "backward() before step(), and give the optimizer the parameters of the module that runs, "
+             "not of one that it was copied from"));
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {
@@ -213,8 +214,8 @@ std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) co
     const Tensor& there = replica(parameter, k);
     if (!there.is_contiguous()) refuse("to be contiguous, got strides ", there.strides(), " on ", there.device());
     if (there.sizes() != parameter.sizes() || there.dtype() != parameter.dtype())
-      refuse("to be the same everywhere, got ", parameter.sizes(), ' ', parameter.dtype(), " on ", parameter.device(),
-             " and ", there.sizes(), ' ', there.dtype(), " on ", there.device());
+      refuse("to have one shape and dtype on all devices, got ", parameter.sizes(), ' ', parameter.dtype(), " on ",
+             parameter.device(), " and ", there.sizes(), ' ', there.dtype(), " on ", there.device());
     gradients.push_back(in_shard(gradient_in(impl_->name, index, parameter, k), there));
   }
   if (const ParameterState& state = in.states[i]; !state.replicas.empty() && state.sizes != parameter.sizes())

@@ -14,21 +14,22 @@
 
 namespace lockstep::optim {
 
-/// The state of a parameter in one of its replicas: in the parameter's shape, or flat for a shard.
+/// The state of a parameter in one of its replicas. The slots have the parameter's shape, or are flat if the replica
+/// has only a shard.
 struct ReplicaState {
   ShardRange shard;
   std::array<Tensor, kMaxSlots> slots;
 };
 
 struct ParameterState {
-  std::int64_t step = 0;                                     ///< Steps taken.
+  std::int64_t step = 0;                                     ///< Number of steps taken.
   double scalar_state = 1;                                   ///< See Optimizer::scalar_state_name.
   std::array<std::int64_t, kMaxSlots> created_at_step = {};  ///< The step in which a slot was made; 0 for a loaded one.
   Shape sizes;                                               ///< The parameter's sizes, if there are replicas.
-  std::shared_ptr<const autograd::ShardLayout> shard_layout;  ///< If several processes shard it.
+  std::shared_ptr<const autograd::ShardLayout> shard_layout;  ///< Set if several processes shard the parameter.
   std::vector<ReplicaState> replicas;                         ///< In the order of the parameter's replicas.
 
-  /// A tensor of the slot; undefined if there is none. All replicas have the same slots.
+  /// The slot in the first replica; an undefined Tensor if there is none. All replicas have the same slots.
   Tensor any(std::size_t slot) const { return replicas.empty() ? Tensor() : replicas.front().slots[slot]; }
 };
 
@@ -41,15 +42,15 @@ struct ParameterGroup {
 struct Optimizer::Impl {
   const char* name;
   std::vector<ParameterGroup> groups = {};
-  bool has_seen_gradient = false;  ///< A parameter has had a gradient, at some step() or zero_grad().
-  bool is_compared = false;        ///< The processes of the models have compared the settings.
-  bool is_logged = false;          ///< The processes' models have recorded its parameters and their steps.
+  bool has_seen_gradient = false;  ///< True once a parameter had a gradient at a step() or zero_grad().
+  bool is_compared = false;        ///< True once the processes of the models have compared settings.
+  bool is_logged = false;          ///< True once the call logs have the parameters and their step counts.
 };
 
 /// A request for a new state tensor.
 struct SlotRequest {
   Tensor* into;
-  const Tensor* like;  ///< The replica.
+  const Tensor* like;  ///< The replica whose state this is.
   ShardRange shard;
   std::size_t slot;
   double initial;
@@ -70,13 +71,13 @@ class GatheredSlots {
 
  private:
   std::shared_ptr<Transport> transport_;
-  std::optional<Communicator> communicator_;  // of the hosts
-  const ParameterState* state_ = nullptr;     // of the last get()
+  std::optional<Communicator> communicator_;  // of the processes' CPUs
+  const ParameterState* state_ = nullptr;     // the argument of the last get()
   std::size_t slot_ = 0;
   Tensor whole_;
 };
 
-/// Moves state to its parameters: makes it, copies it to new replicas, or changes its sharding.
+/// Moves state to where its parameters are: makes new state, copies state to new replicas, or changes its sharding.
 class StateMove {
  public:
   /// Requests each used slot in each replica of the parameter, with the replica's shard and the right dtype.
@@ -96,7 +97,7 @@ class StateMove {
     ShardRange shard;
     const ParameterState* from;
     std::size_t slot;
-    bool of_all_processes = false;  ///< needs other processes' shards
+    bool of_all_processes = false;  ///< true if other processes have shards of it
   };
 
   void move_to_host();
@@ -108,7 +109,7 @@ class StateMove {
   std::vector<Copy> copies_;
 };
 
-/// The slots of a parameter: those of its optimizer, and a master weight for a 16-bit one.
+/// The slots of a parameter: those of its optimizer, and, for a 16-bit parameter, a master weight.
 inline std::vector<Slot> slots_for(DType parameter, std::vector<Slot> slots) {
   if (size_of(parameter) != 2) return slots;
   slots.resize(kMaxSlots, {.name = "", .used = false});
@@ -116,7 +117,7 @@ inline std::vector<Slot> slots_for(DType parameter, std::vector<Slot> slots) {
   return slots;
 }
 
-/// The dtype of a parameter's state: that of its arithmetic.
+/// The dtype of a parameter's state, which is the dtype of its arithmetic.
 inline DType state_dtype(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
 }  // namespace lockstep::optim

@@ -9,10 +9,10 @@ namespace {
 
 struct RAdamRule {
   double beta1, beta2, take1, take2;
-  double step_size;  // of the mean; with the rectification, if there is one
-  bool rectified;    // divides by the root of the mean square
+  double step_size;  // the factor of the mean, with the rectification if `rectified`
+  bool rectified;    // true: the step is divided by the root of the mean square
   double eps;
-  double shrink;  // of the parameter
+  double shrink;  // the parameter is multiplied by it: decoupled weight decay
   Direction direction;
 
   template <class T>
@@ -38,7 +38,7 @@ void RAdam::update(std::size_t group, const Batch& batch) const {
   const RAdamOptions& o = options(group);
   const auto [beta1, beta2] = o.betas;
   const double left = std::pow(beta2, batch.step), correction1 = 1 - std::pow(beta1, batch.step);
-  const double most = 2 / (1 - beta2) - 1;  // the length of the moving average, in the limit
+  const double most = 2 / (1 - beta2) - 1;  // the length of the moving average after many steps
   const double length = most - 2 * batch.step * left / (1 - left);
   const bool rectified = length > 5;
   double step_size = o.lr / correction1;

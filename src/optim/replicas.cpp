@@ -37,7 +37,7 @@ void reconcile(std::span<const Tensor> parameters) {
 }
 
 void all_gather(std::span<const Tensor> parameters) {
-  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one all-gather for each
+  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one all-gather for each model
   for (const Tensor& parameter : parameters) {
     if (!is_sharded(parameter)) continue;
     autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;

@@ -38,7 +38,7 @@ inline ShardRange shard_of(const Tensor& replica) noexcept {
   return is_sharded(replica) ? autograd::replica_of(replica)->shard : ShardRange{0, replica.impl()->numel};
 }
 
-/// How a parameter is sharded over the devices of several processes; null if it is not.
+/// How a parameter is sharded over the devices of several processes; null if it is not sharded over processes.
 inline std::shared_ptr<const autograd::ShardLayout> shard_layout_of(const Tensor& parameter) noexcept {
   const autograd::Replica* const own = autograd::replica_of(parameter);
   return own ? own->parameter->shard_layout() : nullptr;
@@ -50,15 +50,15 @@ std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tenso
 /// The call logs of all models of several processes to which any of the parameters belongs, each log once.
 std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters);
 
-/// Adds a call to those logs. call() returns its text, and is called only if there is a log.
+/// Adds a call to the logs of call_logs(parameters). call() returns its text, and runs only if there is a log.
 void note_call(std::span<const Tensor> parameters, const std::function<std::string()>& call);
 
-/// These elements of a contiguous tensor, flat.
+/// A flat view of elements `shard` of a contiguous tensor.
 inline Tensor part(const Tensor& tensor, ShardRange shard) {
   return make_view(tensor, {shard.size()}, {1}, tensor.impl()->offset + shard.begin);
 }
 
-/// The replica's shard of `tensor`, which has the replica's layout: the tensor itself if nothing is sharded.
+/// The replica's shard of `tensor`, which has the replica's layout. The tensor itself if the replica is not sharded.
 inline Tensor in_shard(const Tensor& tensor, const Tensor& replica) {
   if (!is_sharded(replica)) return tensor;
   if (const auto& memory = tensor.impl()->storage->transient)
@@ -66,7 +66,7 @@ inline Tensor in_shard(const Tensor& tensor, const Tensor& replica) {
   return part(tensor, autograd::replica_of(replica)->shard);
 }
 
-/// Null if there is none.
+/// The gradient of a tensor; null if it has none.
 inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
   const autograd::Meta* meta = autograd::meta_of(tensor);
   return meta && meta->grad.defined() ? &meta->grad : nullptr;
@@ -75,7 +75,7 @@ inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
 /// Throws InvalidArgument naming `op` and the first undefined parameter.
 void check_defined(const char* op, std::span<const Tensor> parameters);
 
-/// Adds the devices of all replicas, each once.
+/// Adds to `devices` the devices of all replicas, each once.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters);
 
 /// Must be called before all replicas are used: makes gradients and values equal in all replicas, or in each replica's
@@ -100,7 +100,7 @@ struct TensorGroup {
   std::vector<const TensorImpl*> tensors;
   std::vector<std::size_t> positions;  ///< Indices of the tensors in the list.
 };
-/// In order of first appearance.
+/// Groups tensors by device and dtype, in order of first appearance.
 std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);
 
 /// Calls f(element) for each element of the group's tensors, which are contiguous, in one launch. `memory`: the memory

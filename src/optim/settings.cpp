@@ -24,7 +24,7 @@ std::string Optimizer::settings() const {
   const char* const name = impl_->name;
   std::string lines = text(name, " of ", impl_->groups.size(), " groups\n");
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
-    for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // which does not change the options
+    for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // option_list() changes nothing
       lines += text(name, " group ", g, ": ", option.name, ' ', std::visit(ToText(), option.value), '\n');
     const ParameterGroup& group = impl_->groups[g];
     for (std::size_t i = 0; !impl_->is_logged && i < group.parameters.size(); ++i)

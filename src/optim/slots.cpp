@@ -16,7 +16,7 @@ auto array_of(const SlotRequest& request) {
   return std::tuple(like.storage->device->device, state_dtype(like.dtype), request.slot, request.initial);
 }
 
-// The elements of the array that a request takes: padded, so that kernels can use their vectorized forms.
+// The number of array elements that a request takes, with padding, so that kernels can use their vectorized forms.
 std::int64_t padded_elements(const SlotRequest& request) {
   constexpr std::int64_t kGranularity = 64;  // elements
   return (request.shard.end - request.shard.begin + kGranularity - 1) / kGranularity * kGranularity;
@@ -48,7 +48,7 @@ bool is_same(const std::shared_ptr<const autograd::ShardLayout>& a,
   return a->shards == b->shards && a->world.transport() == b->world.transport();
 }
 
-// True if each replica has its shard of all used slots. If several processes have shards, all of them agree.
+// True if each replica has its shard of all used slots. All processes that have shards get the same answer.
 bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
   if (state.replicas.size() != replica_count(parameter) || !is_same(state.shard_layout, shard_layout_of(parameter)))
     return false;
@@ -63,7 +63,7 @@ bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span
   return true;
 }
 
-// The existing tensor of the slot if it can stay in its memory, else undefined.
+// The existing tensor of the slot if the slot can stay in its memory, else an undefined Tensor.
 Tensor kept_slot(const ParameterState& state, const Tensor& there, ShardRange shard, std::size_t slot) {
   for (const ReplicaState& before : state.replicas)
     if (before.slots[slot].defined() && before.shard == shard && matches_parameter(before.slots[slot], there))
@@ -161,8 +161,8 @@ void StateMove::move_out_of_shared_arrays(std::span<ParameterGroup> groups) {
     });
 }
 
-// The tensor that a slot is laid out beside: the parameter in that replica, or the slot itself if the parameter has
-// changed.
+// The tensor that gives a moved slot its device, its dtype and its order in the new array: the parameter's replica, or
+// the old slot if the parameter has changed.
 const Tensor& StateMove::layout_neighbor(const Moved& each, std::size_t k, std::size_t slot) {
   const Tensor& parameter = *each.parameter;
   const Tensor& present = each.becomes.replicas[k].slots[slot];

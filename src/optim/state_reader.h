@@ -12,7 +12,7 @@
 
 namespace lockstep::optim {
 
-/// A float64 tensor on the CPU.
+/// A 0-dim float64 tensor on the CPU.
 Tensor number_tensor(double value);
 
 class StateReader {
@@ -20,13 +20,13 @@ class StateReader {
   explicit StateReader(const StateDict& state) : state_(state) {}
 
   bool has(const std::string& key) const { return state_.find(key) != nullptr; }
-  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< In any shape, or null.
-  /// The values of `key`, if it has this shape. Else records a problem and returns null. Any dtype.
+  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< Of any shape; null if missing.
+  /// The tensor of `key`, of any dtype. If it is missing or has another shape, records a problem and returns null.
   const Tensor* tensor(const std::string& key, const Shape& sizes);
-  /// Reads numbers, converted from any dtype; leaves `values` alone if there is a problem.
+  /// Reads numbers, converted from any dtype. If there is a problem, returns false and leaves `values` alone.
   bool numbers(const std::string& key, std::vector<double>& values);
   bool number(const std::string& key, double& value);
-  /// A whole number of at least 0.
+  /// Reads a whole number of at least 0.
   bool integer(const std::string& key, std::int64_t& value);
 
   template <class... Parts>

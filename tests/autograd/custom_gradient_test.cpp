@@ -87,7 +87,8 @@ TEST(CustomGradient, RefusesWhatDoesNotFit) {
   };
   EXPECT_NE(message({}).find("[Own] expected 1 gradients, got 0"), std::string::npos);
   EXPECT_NE(
-      message({ones({3})}).find("[Own] expected a gradient [2] float32 on cpu of input 0, got [3] float32 on cpu"),
+      message({ones({3})})
+          .find("[Own] expected backward to return a gradient [2] float32 on cpu for input 0, got [3] float32 on cpu"),
       std::string::npos);
   EXPECT_NE(message({ones({2}, {.dtype = kFloat64})}).find("got [2] float64 on cpu"), std::string::npos);
   EXPECT_NE(message({ones({2}, {.device = "cuda:0"})}).find("got [2] float32 on cuda:0"), std::string::npos);

@@ -176,8 +176,9 @@ TEST_P(Extend, WrongShapesAreRefused) {
   const Tensor x = ones({2, 3}, on_device()), y = ones({3, 2}, on_device());
   EXPECT_THROW(swiglu(x, y, x), ShapeError);
   EXPECT_THROW(testing::sum_and_difference(x, y), ShapeError);
-  expect_refused<ShapeError>([&] { testing::dot_rows(x, y, 1); },
-                             "[dot_rows] expected inputs of one size outside of dimension 1, got [2, 3] and [3, 2]");
+  expect_refused<ShapeError>(
+      [&] { testing::dot_rows(x, y, 1); },
+      "[dot_rows] expected inputs with equal sizes except in dimension 1, got [2, 3] and [3, 2]");
   EXPECT_THROW(testing::dot_rows(x, x, -1), ShapeError);
   EXPECT_THROW(testing::rms_norm_rows(x, 2), ShapeError);
 }

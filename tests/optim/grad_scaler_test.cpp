@@ -80,10 +80,10 @@ TEST(GradScaler, LeavesTrueGradientsAfterUnscaling) {
   scaler.unscale_(optimizer);
   EXPECT_EQ(values(p.grad()), std::vector<double>(3, 3));
   EXPECT_EQ(thrown<InvalidArgument>([&] { scaler.unscale_(optimizer); }),
-            "[GradScaler] expected update() between two calls of unscale_() or after step(), got unscale_() twice");
+            "[GradScaler] expected update() before the next unscale_() of this optimizer, got unscale_() twice");
   EXPECT_TRUE(scaler.step(optimizer));
   EXPECT_EQ(thrown<InvalidArgument>([&] { scaler.step(optimizer); }),
-            "[GradScaler] expected update() between two steps of an optimizer, got none");
+            "[GradScaler] expected update() before the next step() of this optimizer, got step() twice");
 }
 
 TEST(GradScaler, GoesOnFromItsState) {
@@ -115,7 +115,7 @@ TEST(GradScaler, RefusesOptionsOutOfRange) {
             "[GradScaler] expected growth_factor > 1, got 1");
   GradScaler scaler;
   EXPECT_EQ(thrown<InvalidArgument>([&] { scaler.update(); }),
-            "[GradScaler] expected step() or unscale_() before update(), got none");
+            "[GradScaler] expected step() or unscale_() before update(), got update() without them");
 }
 
 TEST(MasterWeights, AddUpStepsBelowTheRounding) {

@@ -239,7 +239,8 @@ TEST(Optimizer, RefusesToStepWhenNoParameterEverHadAGradient) {
   optimizer.zero_grad();
   EXPECT_EQ(
       message_of<AutogradError>([&] { optimizer.step(); }),
-      "[SGD] expected a gradient of some parameter, got none since the optimizer was made: call backward() before "
+      "[SGD] expected a parameter with a gradient, but none has had one since the optimizer was made: call backward() "
+      "before "
       "step(), and give the optimizer the parameters of the module that runs, not of one that it was copied from");
 }
 
@@ -275,8 +276,9 @@ TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {
 TEST(Refusals, NameTheParameter) {
   const Tensor good = parameter({1});
   const auto make = [&](const Tensor& bad) { return [&, bad] { optim::SGD({good, bad}, {}); }; };
-  EXPECT_EQ(message_of<InvalidArgument>(make({})),
-            "[SGD] expected parameter 1 to have a shape, got an undefined one: run a batch through lazy modules first");
+  EXPECT_EQ(
+      message_of<InvalidArgument>(make({})),
+      "[SGD] expected parameter 1 to have a shape, got an undefined tensor: run a batch through lazy modules first");
   EXPECT_EQ(message_of<InvalidArgument>(make(good)), "[SGD] expected each parameter once, got parameter 1 again");
   EXPECT_EQ(message_of<DTypeError>(make(tensor({1}))), "[SGD] expected parameter 1 of a floating dtype, got int64");
   EXPECT_EQ(message_of<InvalidArgument>(make(sum(good))),

@@ -22,10 +22,11 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 /// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
 ///    inputs in `dtype`. float64 inputs are not cast.
 /// 2. Sums, softmax, normalizations, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
-/// 3. All other operations work in the widest dtype of their inputs. The cast of a parameter is kept until
-///    the region ends, or until the parameter changes. A region inside a region of the same dtype shares
-///    its casts. Keep backward() and step() outside of regions: their dtypes are determined by the forward
-///    pass.
+/// 3. All other operations work in the widest dtype of their inputs.
+///
+/// The cast of a parameter is kept until the region ends, or until the parameter changes. A region inside a region of
+/// the same dtype shares the outer region's casts. Call backward() and step() outside of regions: the forward pass
+/// determines their dtypes.
 class LOCKSTEP_API Autocast {
  public:
   /// Throws DTypeError unless `dtype` is kBFloat16 or kFloat16.
@@ -36,7 +37,7 @@ class LOCKSTEP_API Autocast {
 
  private:
   autograd::AutocastRegion* const outer_;
-  const std::unique_ptr<autograd::AutocastRegion> own_;  // null if the outer one is used
+  const std::unique_ptr<autograd::AutocastRegion> own_;  // null if the outer region's casts are used
 };
 
 /// While it lives, operations on this thread work in the dtypes of their inputs.

@@ -24,11 +24,11 @@ struct BackwardOptions {
   bool create_graph = false;
 };
 
-/// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient. An undefined
-/// gradient stands for 1 and needs a root of one element. All devices of the graph work concurrently, each on its own
-/// thread and streams. Throws AutogradError for a root that does not require a gradient, or a graph that was already
-/// freed; an error in a node names the forward op. Before backward throws, it drains the devices that it used, which
-/// clears their streams' errors.
+/// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its element of `gradients`. An
+/// undefined Tensor in `gradients` stands for 1; its root must have one element. All devices of the graph work
+/// concurrently, each on its own thread and streams. Throws AutogradError for a root that does not require a gradient,
+/// or a graph that was already freed; an error in a node names the forward op. Before backward throws, it drains the
+/// devices that it used, which clears their streams' errors.
 LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                            const BackwardOptions& options = {});
 inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor> gradients = {},
@@ -36,8 +36,8 @@ inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor
   backward(std::span(roots.begin(), roots.size()), gradients, options);
 }
 
-/// Returns the gradients with respect to `inputs` without accumulating them; undefined for an input on which no root
-/// depends. Gradients of parameters of a DataParallel are summed over the replicas.
+/// Returns the gradients with respect to `inputs` without accumulating them; an undefined Tensor for an input on
+/// which no root depends. Gradients of parameters of a DataParallel are summed over the replicas.
 LOCKSTEP_API std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
                                            std::span<const Tensor> seeds = {}, const BackwardOptions& options = {});
 inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> inputs,
@@ -54,7 +54,7 @@ class RemovableHook {
 };
 }  // namespace autograd
 
-/// Removes a hook. A value; destroying it does not remove the hook.
+/// A copyable handle that removes a hook. Destroying the handle does not remove the hook.
 class LOCKSTEP_API HookHandle {
  public:
   HookHandle() = default;
@@ -72,13 +72,14 @@ class LOCKSTEP_API HookHandle {
 // A hook lives as long as its tensor, or the graph that computed the tensor. A hook that holds its own tensor, or a
 // result of that tensor, therefore keeps both alive until the hook is removed; let it hold a detach() of the tensor. Do
 // not add hooks while a backward through their tensor runs on another thread. Random numbers that hooks draw depend on
-// the sequence of backward's caller and on the device.
+// the generator of the thread that called backward(), and on the device.
 
-/// Calls `hook` with the gradient of `tensor` when backward has computed it; a defined result replaces it. For a leaf,
-/// it runs before accumulation. A hook on a parameter of a DataParallel with several devices or processes runs at the
-/// end of each backward, on the caller's thread, once in each process. It gets the sum over all replicas of all
-/// processes. (Therefore a backward with such a hook sums even under no_sync().) All processes must add the same hooks.
-/// Throws AutogradError if the tensor does not require a gradient, InvalidArgument for an empty function.
+/// Calls `hook` with the gradient of `tensor` when backward has computed it. If the hook returns a defined Tensor, that
+/// tensor replaces the gradient. The hook of a leaf runs before the gradient is accumulated. A hook on a parameter of a
+/// DataParallel with several devices or processes runs at the end of each backward, on the caller's thread, once in
+/// each process. It gets the sum over all replicas of all processes. (Therefore a backward with such a hook sums even
+/// under no_sync().) All processes must add the same hooks. Throws AutogradError if the tensor does not require a
+/// gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 /// register_hook() for a hook that returns nothing.
 template <std::invocable<const Tensor&> Hook>
@@ -100,7 +101,8 @@ const { return lockstep::register_hook(*this, std::move(hook)); }
 /// gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
-/// Computes the gradients of the inputs, in order, from the gradient of the result; undefined for no gradient.
+/// Computes the gradients of the inputs, in order, from the gradient of the result. An undefined
+/// Tensor stands for no gradient.
 using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)>;
 
 /// A view of `result` with a custom gradient: backward calls `backward` on the thread that runs the nodes of the

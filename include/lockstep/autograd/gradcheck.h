@@ -37,15 +37,15 @@ LOCKSTEP_API void gradgradcheck(const TensorFunction& function, const std::vecto
 
 /// Compares the Jacobian that backward computes with a numeric one, element by element. `function` takes const
 /// std::vector<Tensor>& and returns a Tensor or a std::vector<Tensor>; it must depend on its inputs only. All floating
-/// inputs are checked, and must be float64, else DTypeError. Inputs are not changed. Waits for their device. Throws
-/// AutogradError naming the input, the element, the output, and both values.
+/// inputs are checked, and must be float64, else DTypeError. Inputs are not changed. Waits for the inputs' device.
+/// Throws AutogradError naming the input, the element, the output, and both values.
 template <class F>
 void gradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   detail::gradcheck(detail::tensor_function(std::move(function)), inputs, options);
 }
 
-/// Checks the gradients of the gradients in the same way: those of the function that maps the inputs and the gradients
-/// of the outputs to the gradients of the inputs.
+/// Checks gradients of gradients: runs gradcheck() on the function that maps the inputs and the gradients of the
+/// outputs to the gradients of the inputs.
 template <class F>
 void gradgradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   detail::gradgradcheck(detail::tensor_function(std::move(function)), inputs, options);

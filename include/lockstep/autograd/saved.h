@@ -28,7 +28,7 @@ class LOCKSTEP_API Saved {
     if (tensor_.defined()) count(1);
   }
   Saved(Saved&&) noexcept = default;
-  /// Takes over the other's tensor.
+  /// Drops this tensor, and takes over the one that `other` keeps.
   Saved& operator=(Saved other) noexcept {
     std::swap(tensor_, other.tensor_);
     std::swap(placeholder_, other.placeholder_);

@@ -6,8 +6,8 @@
 // Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float.
 // map() and map_several() take at most 24 tensors, inputs and results together. Results are new tensors. All
 // work is enqueued on the current stream of the inputs' device. `name` is a string literal, used in errors
-// and in the trace. Before anything is enqueued, they throw InvalidArgument for an undefined tensor, or if a
-// GPU needs a kernel that was compiled without lockstep_kernels(), and DeviceMismatch, DTypeError,
+// and in the trace. Before anything is enqueued, these functions throw InvalidArgument for an undefined tensor,
+// or if a GPU needs a kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; and
 // ShapeError.
 #pragma once
 
@@ -54,7 +54,7 @@ void map_to(const char* name, const F& f, const Tensor& result, const Inputs&...
   enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
 }
 
-// f(results..., inputs...). The results have one shape, to which the inputs broadcast.
+// Calls f(results..., inputs...) for each element. The results have one shape, to which the inputs broadcast.
 template <class F, std::size_t... K, class... Inputs>
 void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeof...(K)>& results,
                     std::index_sequence<K...>, const Inputs&... inputs) {
@@ -98,7 +98,7 @@ std::array<Tensor, kResults> map_several(const char* name, const F& f, const Inp
 
 struct RowOptions {
   std::int64_t dim = -1;
-  std::optional<std::int64_t> length = {};  ///< Size of the result along `dim`; default: the first input's.
+  std::optional<std::int64_t> length = {};  ///< The result's size along `dim`; default: the first input's size.
 };
 
 namespace detail {
@@ -111,8 +111,8 @@ LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> in
 }  // namespace detail
 
 /// Computes a row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T>
-/// inputs...), for each floating dtype T. Rows hold stored elements: compute in ComputeType<T>. `team` is the group of
-/// threads that works on the row. All loops over the row must be team.each(), team.reduce() or sum_over()
+/// inputs...), for each floating dtype T. Rows hold elements as they are stored: compute in ComputeType<T>. `team` is
+/// the group of threads that works on the row. All loops over the row must be team.each(), team.reduce() or sum_over()
 /// (kernels/row_team.h), and f must make the same calls for every row. The inputs have one rank, and the same sizes
 /// except along `dim` (expand() broadcasts).
 template <class F, class... Inputs>

@@ -11,10 +11,10 @@
 //   };
 //   Tensor swish(const Tensor& x, const Tensor& beta) { return extend::elementwise("swish", Swish(), x, beta); }
 //
-// `gradient` returns the gradient of each input from g, the gradient of the result. It is compiled twice: for numbers,
-// as the kernel of an ordinary backward; and for T = Tensor, if backward itself is recorded, so that gradients of any
-// order exist. Write whole constants as they are, other numbers as ConstantOf<T>(0.5), conditions as where(x > 0, g,
-// 0).
+// `gradient` returns the gradient of each input from g, the gradient of the result. It is compiled twice: with
+// numbers as T, for the kernel of an ordinary backward; and with T = Tensor, for a backward that is itself recorded
+// (create_graph), so that gradients of any order exist. Write integer constants as they are, other constants as
+// ConstantOf<T>(0.5), conditions as where(x > 0, g, 0).
 //
 // Other operations combine the kernels of extend/kernels.h with custom_gradient() of autograd/autograd.h, whose
 // function holds its saved tensors as autograd::Saved. docs/extending.md shows one.
@@ -40,7 +40,7 @@
 namespace lockstep::extend {
 
 namespace detail {
-// The gradients of all inputs: gradient(d0&, d1&, ..., g, x0, x1, ...).
+// A kernel's function that computes the gradients d0, d1, ... of all inputs: (d0&, d1&, ..., g, x0, x1, ...).
 template <class F, std::size_t kInputs>
 struct AllGradients {
   F f;
@@ -59,7 +59,7 @@ struct AllGradients {
   }
 };
 
-// The gradient of input I: gradient(g, x0, x1, ...).
+// A kernel's function that computes the gradient of input I: (g, x0, x1, ...).
 template <class F, std::size_t I>
 struct OneGradient {
   F f;

@@ -1,4 +1,4 @@
-// The interface between tensors and kernels from outside of the library.
+// The interface between tensors and kernels that are compiled outside of the library.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ struct Operand {
   bool contiguous = true;     ///< Elements lie in row-major order without holes.
 };
 
-/// The tensor must live until the kernel is enqueued. Throws InvalidArgument naming `op` if it is undefined.
+/// Returns the operand of a tensor, which must live until the kernel is enqueued. Throws InvalidArgument naming `op` if
+/// the tensor is undefined.
 LOCKSTEP_API Operand operand_of(const char* op, const Tensor& tensor);
 
 /// The common dtype of all tensors. Throws InvalidArgument for an undefined tensor, DeviceMismatch, and DTypeError
@@ -27,18 +28,18 @@ LOCKSTEP_API Operand operand_of(const char* op, const Tensor& tensor);
 LOCKSTEP_API DType check_operands(const char* op, std::span<const Tensor* const> tensors);
 
 /// Converts the tensors to the dtype to which all promote; 0-dim tensors take part in promotion only if all tensors are
-/// 0-dim. Throws like check_operands(), but DTypeError only if a dtype is not floating.
+/// 0-dim. Throws like check_operands(), but DTypeError only for a dtype that is not floating.
 LOCKSTEP_API void promote_all(const char* op, std::span<Tensor> tensors);
 
 /// A new uninitialized tensor of the shape to which all broadcast; channels-last if one of them has this shape and is
-/// channels-last. Throws ShapeError.
+/// channels-last. Throws ShapeError if the shapes do not broadcast.
 LOCKSTEP_API Tensor make_result(const char* op, std::span<const Tensor* const> tensors);
 
 /// The description of a kernel for enqueue().
 struct Launch {
   const char* name;                             ///< A string literal.
   double flops = 0;                             ///< Floating-point operations, for the trace.
-  std::span<const Tensor*const> written, read;  ///< All on one device.
+  std::span<const Tensor*const> written, read;  ///< Tensors, all on one device.
   bool has_device_form = false;                 ///< True if the kernel is compiled for GPUs.
 };
 

@@ -1,4 +1,4 @@
-// Gradient clipping and scaling over all gradients of a model. Replicas' gradients get the same bits.
+// Gradient clipping and scaling over all gradients of a model. The gradients of all replicas get the same bits.
 #pragma once
 
 #include <initializer_list>
@@ -28,16 +28,16 @@ inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double m
   return clip_grad_norm_(std::span(parameters.begin(), parameters.size()), max_norm, options);
 }
 
-/// Clamps every element of all gradients, including replicas', to [-clip_value, clip_value], in place. NaN stays.
+/// Clamps every element of all gradients, including replicas', to [-clip_value, clip_value], in place. NaN stays NaN.
 /// Throws InvalidArgument as clip_grad_norm_() does.
 LOCKSTEP_API void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
 inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double clip_value) {
   clip_grad_value_(std::span(parameters.begin(), parameters.size()), clip_value);
 }
 
-/// Multiplies all gradients, including replicas', by a factor, in place. factor: one element, floating, on any device.
-/// (Gradients of a summed loss become those of its mean if factor is 1 / the total weight.) Enqueues, and does not
-/// wait. Throws ShapeError, DTypeError.
+/// Multiplies all gradients, including replicas', by a factor, in place. factor: a floating tensor of one element, on
+/// any device. (Gradients of a summed loss become those of its mean if factor is 1 / the total weight.) Enqueues, and
+/// does not wait. Throws ShapeError, DTypeError.
 LOCKSTEP_API void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor);
 
 }  // namespace lockstep::optim

@@ -13,7 +13,7 @@ namespace lockstep::optim {
 
 /// The amplitude of the cycles: constant, halved with each cycle, or multiplied by gamma in each step.
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
-/// The argument of scale_fn: the number of the cycle, from 1, or of the step.
+/// The argument of scale_fn: the number of the cycle, counted from 1, or the number of the step.
 enum class ScaleMode : std::uint8_t { cycle, iterations };
 
 }  // namespace lockstep::optim
@@ -34,19 +34,19 @@ namespace lockstep::optim {
 struct CyclicLROptions {
   PerGroup base_lr = 1e-3;                          ///< The smallest rate.
   PerGroup max_lr = 1e-2;                           ///< The greatest rate of the first cycle.
-  std::int64_t step_size_up = 2000;                 ///< Steps in which the rate grows.
-  std::optional<std::int64_t> step_size_down = {};  ///< Steps in which the rate falls; default: step_size_up.
+  std::int64_t step_size_up = 2000;                 ///< Number of steps in which the rate grows.
+  std::optional<std::int64_t> step_size_down = {};  ///< Number of steps in which it falls; default: step_size_up.
   Choice<CyclicMode> mode = CyclicMode::triangular;
   double gamma = 1;                                 ///< For CyclicMode::exp_range.
-  std::function<double(double)> scale_fn = {};      ///< The factor of the amplitude, instead of the mode's.
+  std::function<double(double)> scale_fn = {};      ///< Gives the factor of the amplitude, instead of the mode.
   Choice<ScaleMode> scale_mode = ScaleMode::cycle;  ///< The argument of scale_fn.
-  bool cycle_momentum = true;                       ///< Momentum, or the first of betas, falls as the rate grows.
+  bool cycle_momentum = true;                       ///< True: momentum (or the first of betas) falls as the rate grows.
   double base_momentum = 0.8;                       ///< The smallest momentum.
   double max_momentum = 0.9;                        ///< The greatest momentum.
 };
 
-/// A step is a batch. The constructor throws InvalidArgument if options are out of range, or if cycle_momentum is set
-/// and the optimizer has no momentum.
+/// Call step() after each batch. The constructor throws InvalidArgument if options are out of range, or if
+/// cycle_momentum is set and the optimizer has no momentum.
 class LOCKSTEP_API CyclicLR final : public Schedule {
  public:
   CyclicLR(Optimizer& optimizer, const CyclicLROptions& options);
@@ -54,7 +54,7 @@ class LOCKSTEP_API CyclicLR final : public Schedule {
  private:
   double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const override;
   std::optional<double> momentum_at(std::int64_t epoch) const override;
-  /// The position of the step between the smallest rate, 0, and the greatest, 1.
+  /// How far the step's rate is from the smallest rate (0) to the greatest (1).
   double height(std::int64_t epoch) const;
 
   CyclicLROptions options_;

@@ -20,7 +20,7 @@ class LOCKSTEP_API RateFunctions {
  public:
   using Function = std::function<double(std::int64_t epoch)>;  ///< The factor of an epoch.
 
-  /// One for all groups, or one per group.
+  /// Takes one function for all groups, or one per group.
   template <class F>
   requires std::convertible_to<F, Function> RateFunctions(F function) : functions_{Function(std::move(function))} {}
   RateFunctions(std::vector<Function> functions) : functions_(std::move(functions)) {}
@@ -42,10 +42,10 @@ class LOCKSTEP_API RateFunctions {
   };
 
   std::vector<Function> functions_;
-  mutable std::vector<Product> products_ = {};  // of each group, the last one
+  mutable std::vector<Product> products_ = {};  // the last product of each group
 };
 
-/// base lr_lambda(epoch)
+/// The rate is base * lr_lambda(epoch).
 struct LambdaLROptions {
   RateFunctions lr_lambda;  ///< The factor of an epoch, from 0 on.
   void check() const { lr_lambda.check("LambdaLR"); }
@@ -55,7 +55,7 @@ struct LambdaLROptions {
 };
 using LambdaLR = BasicSchedule<LambdaLROptions>;
 
-/// base lr_lambda(1) ... lr_lambda(epoch)
+/// The rate is base * lr_lambda(1) * ... * lr_lambda(epoch).
 struct MultiplicativeLROptions {
   RateFunctions lr_lambda;  ///< The factor of an epoch, from 1 on, which multiplies the previous rate.
   void check() const { lr_lambda.check("MultiplicativeLR"); }

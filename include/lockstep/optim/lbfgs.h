@@ -1,4 +1,4 @@
-// L-BFGS: steps along an approximate inverse Hessian, which the last gradients give.
+// L-BFGS: computes the direction of a step with an approximate inverse Hessian, from the last gradients.
 //
 //   optim::LBFGS optimizer(model.parameters(), {.line_search_fn = "strong_wolfe"});
 //   Tensor loss = optimizer.step([&] {
@@ -37,7 +37,7 @@ struct LBFGSOptions {
   std::int64_t max_eval = 0;        ///< Maximum number of calls of the closure in a step; 0: max_iter * 5 / 4.
   double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger.
   double tolerance_change = 1e-9;   ///< A step ends if the loss and all parameters change by less.
-  std::int64_t history_size = 100;  ///< Pairs of changes to keep, each as large as all parameters.
+  std::int64_t history_size = 100;  ///< Number of last changes (of parameters and gradient) to keep.
   Choice<LineSearch> line_search_fn = LineSearch::none;  ///< Not in the state dict.
   bool maximize = false;
 
@@ -57,7 +57,7 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  /// Throws InvalidArgument: LBFGS needs a closure that computes the loss again.
+  /// Always throws InvalidArgument: LBFGS needs a closure that computes the loss again.
   void step() override;
   /// Runs up to max_iter iterations. Returns the loss of the closure's first call. Before anything changes, throws
   /// InvalidArgument for several groups, for options out of range and for parameters that are not as described above;
@@ -68,16 +68,16 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
  private:
   struct State {
     std::int64_t func_evals = 0, n_iter = 0;
-    Tensor d, prev_flat_grad;  // flat, of all parameters
+    Tensor d, prev_flat_grad;  // flat: the elements of all parameters
     double t = 0, H_diag = 1, prev_loss = 0;
     std::vector<Tensor> old_dirs, old_stps;  // changes of gradients and parameters, the oldest first
     std::vector<double> ro;
   };
-  /// A point on the search line.
+  /// A point on the line search's line.
   struct Point {
     double t = 0, loss = 0;
     Tensor gradient;   // flat
-    double slope = 0;  // along the direction
+    double slope = 0;  // of the loss, along the direction
   };
   class Search;
 
@@ -89,7 +89,7 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
 
   void check_parameters() const;
   std::int64_t elements() const;
-  /// The loss to minimize: negated to maximize.
+  /// Calls the closure. Returns the loss to minimize, which is negated if `maximize` is set.
   double evaluate(const Closure& closure, Tensor* loss = nullptr);
   Tensor flat_gradient() const;
   void move(double by, const Tensor& direction);

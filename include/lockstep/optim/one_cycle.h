@@ -21,21 +21,21 @@ namespace lockstep::optim {
 
 struct OneCycleLROptions {
   PerGroup max_lr = 1e-2;                        ///< The greatest rate.
-  std::int64_t total_steps = 0;                  ///< Steps of the whole cycle. 0: epochs times steps_per_epoch.
-  std::int64_t epochs = 0;                       ///< With steps_per_epoch, instead of total_steps.
+  std::int64_t total_steps = 0;                  ///< Steps of the whole cycle; 0: epochs * steps_per_epoch.
+  std::int64_t epochs = 0;                       ///< Used with steps_per_epoch if total_steps is 0.
   std::int64_t steps_per_epoch = 0;              ///< Batches per epoch.
-  double pct_start = 0.3;                        ///< The part of the steps in which the rate grows.
+  double pct_start = 0.3;                        ///< The fraction of the steps in which the rate grows.
   Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The curve between two rates.
-  bool cycle_momentum = true;                    ///< Momentum, or the first of betas, falls as the rate grows.
+  bool cycle_momentum = true;                    ///< True: momentum (or the first of betas) falls as the rate grows.
   double base_momentum = 0.85;                   ///< The smallest momentum.
   double max_momentum = 0.95;                    ///< The greatest momentum.
   double div_factor = 25;                        ///< The first rate is max_lr / div_factor.
   double final_div_factor = 1e4;                 ///< The last rate is the first rate / final_div_factor.
-  bool three_phase = false;                      ///< Falls to the first rate as it rose, then to the last one.
+  bool three_phase = false;  ///< True: falls to the first rate as slowly as it rose, then to the last.
 };
 
-/// A step is a batch. step() throws InvalidArgument after total_steps. The constructor throws InvalidArgument if
-/// options are out of range, or if cycle_momentum is set and the optimizer has no momentum.
+/// Call step() after each batch. step() throws InvalidArgument after total_steps. The constructor throws
+/// InvalidArgument if options are out of range, or if cycle_momentum is set and the optimizer has no momentum.
 class LOCKSTEP_API OneCycleLR final : public Schedule {
  public:
   OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options);

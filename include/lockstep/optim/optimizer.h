@@ -63,7 +63,7 @@ class LOCKSTEP_API Optimizer {
 
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
   /// streams. State is made at a parameter's first step, in the dtype of its arithmetic: float32 for 16-bit
-  /// parameters, which also get a float32 "master_weight", so that updates below their rounding add up. State moves
+  /// parameters. Those also get a float32 "master_weight", so that updates too small for 16 bits add up. State moves
   /// when the parameter's sharding changes. Before anything changes, throws InvalidArgument if options are out of
   /// range, if a parameter is not contiguous, or, at the first step, if settings differ between the processes of a
   /// model. (The next forward pass reports later differences.) Throws AutogradError during a backward of a model on
@@ -99,7 +99,8 @@ class LOCKSTEP_API Optimizer {
 
  protected:
   explicit Optimizer(const char* name);
-  /// Throws InvalidArgument or DTypeError unless each parameter is a floating leaf that this optimizer lacks.
+  /// Throws InvalidArgument or DTypeError unless each parameter is a floating-point leaf tensor that this optimizer
+  /// does not have yet.
   void add_parameters(std::vector<Tensor> parameters);
   void check_group(std::size_t group) const;  ///< Throws InvalidArgument for a group that does not exist.
   /// Throws AutogradError if no parameter has had a gradient yet: see step().
@@ -114,24 +115,25 @@ class LOCKSTEP_API Optimizer {
   virtual std::vector<Option> option_list(std::size_t group) = 0;
   /// Throws InvalidArgument for options out of range.
   virtual void check_options(std::size_t group) const = 0;
-  /// Always the same number of slots, in the same order; at most three.
+  /// The state slots of each parameter: always the same number, in the same order; at most three.
   virtual std::vector<Slot> slots(std::size_t group) const = 0;
   /// Runs one step of a batch.
   virtual void update(std::size_t group, const Batch& batch) const = 0;
   /// The name of a scalar, initially 1, that each parameter keeps beside its slots; null if there is no scalar.
   virtual const char* scalar_state_name() const { return nullptr; }
-  /// The scalar after step `step`, from the one before.
+  /// Returns the scalar after step `step`. `before` is the scalar before that step.
   virtual double next_scalar_state(std::size_t /*group*/, double /*step*/, double before) const { return before; }
-  /// Adds state that belongs to no single parameter, under its keys.
+  /// Adds state that belongs to no single parameter to `dict`.
   virtual void add_own_state(StateDict& /*dict*/) const {}
-  /// Reads that state and records problems. Returns a function that later installs the state, or null.
+  /// Reads the state that add_own_state() adds, and records problems in `reader`. Returns a function that later
+  /// installs the state, or null.
   virtual std::function<void()> read_own_state(StateReader& /*reader*/) { return {}; }
-  virtual void reset_own_state() {}  ///< Resets that state, as before the first step.
+  virtual void reset_own_state() {}  ///< Resets the state that add_own_state() adds.
 
-  /// slots(); throws InvalidArgument if there are too many.
+  /// Returns slots(). Throws InvalidArgument if there are too many.
   std::vector<Slot> checked_slots(std::size_t group) const;
-  /// Returns the gradient of a parameter, which must have one, in each replica. Throws InvalidArgument unless all are
-  /// contiguous and have one shape and dtype.
+  /// Returns the gradient of a parameter, which must have one, in each replica. Throws InvalidArgument unless all
+  /// replicas are contiguous and have one shape and dtype.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
   /// For a step that is being captured: prepares the batch, and returns the data that replays its update.
   CapturedBatch capture_batch(ReplayValues& values, std::size_t group, Batch& batch);
@@ -164,7 +166,7 @@ class OptimizerWith : public Optimizer {
     Options& options;
   };
 
-  /// Throw InvalidArgument for no parameters, a repeated parameter, or options out of range.
+  /// The constructors throw InvalidArgument for no parameters, a repeated parameter, or options out of range.
   explicit OptimizerWith(std::vector<Tensor> params, const Options& options = {}) : Optimizer(Options::kName) {
     add_param_group({std::move(params), options});
   }
@@ -174,7 +176,7 @@ class OptimizerWith : public Optimizer {
   }
 
   /// Adds a group whose parameters have no state yet: add_param_group({head.parameters(), {.lr = 1e-2}}). Schedules
-  /// made earlier do not change its rate. Throws as the constructors do.
+  /// that were made earlier do not change this group's rate. Throws as the constructors do.
   void add_param_group(Group group) {
     group.options.check();
     add_parameters(std::move(group.params));

@@ -12,7 +12,7 @@
 
 namespace lockstep::optim {
 
-/// The better values of a metric: the smaller or the greater ones.
+/// The direction in which a metric improves: down (min) or up (max).
 enum class MetricMode : std::uint8_t { min, max };
 /// How much better than the best value a metric must be: relative to the best value, or absolute.
 enum class ThresholdMode : std::uint8_t { rel, abs };
@@ -39,7 +39,7 @@ struct ReduceLROnPlateauOptions {
                                ///< rate.
   double threshold = 1e-4;     ///< How much better than the best value a metric must be.
   Choice<ThresholdMode> threshold_mode = ThresholdMode::rel;  ///< Relative or absolute.
-  std::int64_t cooldown = 0;                                  ///< Steps after a reduction that are ignored.
+  std::int64_t cooldown = 0;                                  ///< Steps after a reduction whose metric is ignored.
   double min_lr = 0;                                          ///< Lower bound of the rates.
   double eps = 1e-8;                                          ///< A rate that would change by at most this much stays.
 };
@@ -53,7 +53,7 @@ class LOCKSTEP_API ReduceLROnPlateau {
   /// NaN counts as no improvement.
   void step(double metric);
 
-  MetricMode mode() const noexcept { return options_.mode; }  ///< The better values of the metric.
+  MetricMode mode() const noexcept { return options_.mode; }  ///< The direction of improvement.
   double best() const noexcept { return best_; }              ///< At first infinity (min) or -infinity (max).
   std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Consecutive steps without improvement.
   std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< Number of calls of step().
@@ -61,7 +61,7 @@ class LOCKSTEP_API ReduceLROnPlateau {
   const std::vector<double>& get_last_lr() const noexcept { return last_lr_; }
   const Optimizer& optimizer() const noexcept { return *optimizer_; }
 
-  /// Without the rates, which are in the optimizer's state dict.
+  /// Does not contain the rates, which are in the optimizer's state dict.
   StateDict state_dict() const;
   /// Before anything is changed, throws one InvalidArgument that names all missing, unexpected and invalid keys.
   void load_state_dict(const StateDict& state);

@@ -24,7 +24,7 @@ namespace lockstep::optim {
 
 /// The maximum number of state tensors of a parameter.
 inline constexpr std::size_t kMaxSlots = 4;
-/// The slot of the master weight: a float32 tensor, which a 16-bit parameter is rounded from. Optimizers use the slots
+/// The slot of the master weight: a float32 tensor, from which a 16-bit parameter is rounded. Optimizers use the slots
 /// before this one.
 inline constexpr std::size_t kMasterSlot = 3;
 
@@ -93,7 +93,7 @@ struct OnMaster {
 };
 
 namespace detail {
-/// The operands of a rule that takes these slots: the parameter, its gradient, the slots.
+/// The operands of a rule: the parameter, its gradient, and the slots that the rule takes.
 template <std::size_t N>
 std::vector<MultiRow<2 + N>> rows_of(const Batch& batch, const std::array<std::size_t, N>& slots) {
   std::vector<MultiRow<2 + N>> rows;
@@ -142,13 +142,13 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
   bump_versions(batch, kTaken | 1u << kMasterSlot);
 }
 
-/// The gradient in an update: negated to maximize, with weight decay.
+/// Computes the gradient of an update: negates it to maximize, and adds the weight decay.
 struct Direction {
   double sign;  ///< 1, or -1 to maximize.
   double weight_decay;
 
   Direction(bool maximize, double decay) : sign(maximize ? -1 : 1), weight_decay(decay) {}
-  /// The gradient to descend along: with the sign, and with weight decay.
+  /// Returns the gradient to descend along: sign * g + weight_decay * p.
   template <class T>
   LOCKSTEP_HD T of(T g, T p) const {
     g *= T(sign);
@@ -156,10 +156,10 @@ struct Direction {
   }
 };
 
-/// Throw InvalidArgument naming the optimizer and the option.
+/// Throws InvalidArgument naming the optimizer, `expected` and `got`, unless `holds`.
 LOCKSTEP_API void require(bool holds, const char* optimizer, std::string_view expected, double got);
 LOCKSTEP_API void require_not_negative(const char* optimizer,
                                        std::initializer_list<std::pair<std::string_view, double>> options);
-LOCKSTEP_API void require_betas(const char* optimizer, const std::array<double, 2>& betas);  ///< In [0, 1).
+LOCKSTEP_API void require_betas(const char* optimizer, const std::array<double, 2>& betas);  ///< Each in [0, 1).
 
 }  // namespace lockstep::optim

@@ -42,10 +42,10 @@ class LOCKSTEP_API Schedule {
   std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< Number of calls of step().
   const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< The optimizer whose rates it sets.
 
-  /// last_epoch and base_lrs.
+  /// Has the keys "last_epoch" and "base_lrs".
   StateDict state_dict() const;
-  /// Also sets the rates of that step. Before anything is changed, throws one InvalidArgument that names all missing,
-  /// unexpected and invalid keys.
+  /// Also sets the rates of the loaded step. Before anything is changed, throws one InvalidArgument that names all
+  /// missing, unexpected and invalid keys.
   void load_state_dict(const StateDict& state);
 
  protected:
@@ -58,7 +58,7 @@ class LOCKSTEP_API Schedule {
   void expect_per_group(const char* schedule, const char* option, std::size_t values) const;
 
  private:
-  /// Throws InvalidArgument past the last step.
+  /// The rate of a group at this step. Throws InvalidArgument past the schedule's last step.
   virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
   virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
   /// True if the first step() starts from the optimizer's rates at that time.
@@ -72,7 +72,7 @@ class LOCKSTEP_API Schedule {
 };
 
 namespace detail {
-/// The rate of a rule, which may depend on the group.
+/// Calls rule.lr(), with the group if the rule takes one.
 template <class Rule>
 double rate(const Rule& rule, std::int64_t epoch, double base_lr, std::size_t group) {
   if constexpr (requires { rule.lr(epoch, base_lr, group); })
@@ -112,7 +112,7 @@ class BasicSchedule final : public Schedule {
   Rule rule_;
 };
 
-/// base gamma^floor(epoch / step_size)
+/// The rate is base * gamma^floor(epoch / step_size).
 struct StepLROptions {
   std::int64_t step_size = 1;  ///< Steps from one decay to the next.
   double gamma = 0.1;
@@ -121,7 +121,7 @@ struct StepLROptions {
 };
 using StepLR = BasicSchedule<StepLROptions>;
 
-/// base gamma^(number of milestones reached). The milestones may be in any order.
+/// The rate is base * gamma^(number of milestones reached). The milestones may be in any order.
 struct MultiStepLROptions {
   std::vector<std::int64_t> milestones = {};  ///< The epochs at which the rate decays.
   double gamma = 0.1;
@@ -130,7 +130,7 @@ struct MultiStepLROptions {
 };
 using MultiStepLR = BasicSchedule<MultiStepLROptions>;
 
-/// base gamma^epoch
+/// The rate is base * gamma^epoch.
 struct ExponentialLROptions {
   double gamma = 1;
   LOCKSTEP_API void check() const;
@@ -138,19 +138,19 @@ struct ExponentialLROptions {
 };
 using ExponentialLR = BasicSchedule<ExponentialLROptions>;
 
-/// From base to eta_min along half a cosine of T_max steps, then back up, and so on.
+/// The rate goes from base to eta_min along half a cosine of T_max steps, then back up, and so on.
 struct CosineAnnealingLROptions {
-  std::int64_t T_max = 1;  ///< Half a period.
+  std::int64_t T_max = 1;  ///< Half a period, in steps.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 
-/// From base to eta_min along half a cosine, then again from base. Each round is T_mult times as long as the round
-/// before. Loshchilov, Hutter 2017 (SGDR).
+/// The rate goes from base to eta_min along half a cosine, then starts again from base. Each round is T_mult times as
+/// long as the round before. Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
-  std::int64_t T_0 = 1;     ///< Length of the first round.
+  std::int64_t T_0 = 1;     ///< Steps of the first round.
   std::int64_t T_mult = 1;  ///< The length of a round divided by that of the previous one.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
@@ -158,9 +158,9 @@ struct CosineAnnealingWarmRestartsOptions {
 };
 using CosineAnnealingWarmRestarts = BasicSchedule<CosineAnnealingWarmRestartsOptions>;
 
-/// From base start_factor to base end_factor in total_iters steps.
+/// The rate goes in a line from base * start_factor to base * end_factor in total_iters steps.
 struct LinearLROptions {
-  double start_factor = 1. / 3;  ///< Factor of base at first.
+  double start_factor = 1. / 3;  ///< Factor of base at the first step.
   double end_factor = 1;         ///< Factor of base at the end.
   std::int64_t total_iters = 5;
   LOCKSTEP_API void check() const;
@@ -168,7 +168,7 @@ struct LinearLROptions {
 };
 using LinearLR = BasicSchedule<LinearLROptions>;
 
-/// base factor for total_iters steps, then base.
+/// The rate is base * factor for total_iters steps, then base.
 struct ConstantLROptions {
   double factor = 1. / 3;        ///< In [0, 1].
   std::int64_t total_iters = 5;  ///< Steps before the rate becomes base.
@@ -177,7 +177,7 @@ struct ConstantLROptions {
 };
 using ConstantLR = BasicSchedule<ConstantLROptions>;
 
-/// base (1 - epoch / total_iters)^power, then 0.
+/// The rate is base * (1 - epoch / total_iters)^power for total_iters steps, then 0.
 struct PolynomialLROptions {
   std::int64_t total_iters = 5;
   double power = 1;  ///< 1: a straight line.

@@ -8,7 +8,7 @@ namespace lockstep::optim {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;  ///< The part of the gradient that is not added to the buffer.
+  double dampening = 0;  ///< The fraction of the gradient that is not added to the buffer.
   double weight_decay = 0;
   bool nesterov = false;  ///< Needs momentum, and no dampening.
   bool maximize = false;
@@ -21,8 +21,8 @@ struct SGDOptions {
   }
 };
 
-/// buffer = momentum * buffer + (1 - dampening) * g, in the first step g; p -= lr * buffer. With Nesterov's momentum p
-/// -= lr * (g + momentum * buffer) (Sutskever, Martens, Dahl, Hinton 2013). State: momentum_buffer.
+/// buffer = g in the first step, later momentum * buffer + (1 - dampening) * g; p -= lr * buffer. With Nesterov's
+/// momentum, p -= lr * (g + momentum * buffer) (Sutskever, Martens, Dahl, Hinton 2013). State: momentum_buffer.
 class LOCKSTEP_API SGD final : public OptimizerWith<SGDOptions> {
  public:
   using OptimizerWith::OptimizerWith;

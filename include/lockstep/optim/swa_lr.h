@@ -10,7 +10,7 @@ namespace lockstep::optim {
 
 struct SWALROptions {
   PerGroup swa_lr = 1e-2;                        ///< The rate at the end of annealing and after it.
-  std::int64_t anneal_epochs = 10;               ///< Steps of annealing; 0: none.
+  std::int64_t anneal_epochs = 10;               ///< Number of annealing steps; may be 0.
   Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The curve between two rates.
 };
 
