@@ -49,7 +49,8 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
   return triu(full({queries, keys}, kBlocked, like.options()), 1);
 }
 
-// A mask that broadcasts to [batch, heads, queries, keys]; undefined if there is none besides a causal one.
+// Joins the masks of a call into one that broadcasts to [batch, heads, queries, keys]. Returns an undefined Tensor if
+// there is no mask, or only is_causal and not needs_causal.
 Tensor joined_mask(const AttentionCall& call, const Shape& scores, const Tensor& like, bool needs_causal) {
   const std::int64_t batch = scores[0], heads = scores[1], queries = scores[2], keys = scores[3];
   Tensor mask;
@@ -108,7 +109,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   }
 }
 
-// Computes one product for inputs that are the same tensor.
+// Projects query, key and value. Inputs that are the same tensor take one product together.
 MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                           const Tensor& value) const {
   const std::int64_t width = embed_dim_ / heads_;

@@ -33,7 +33,8 @@ void detail::update_averages(ModuleBase& averaged, Buffer& n_averaged, const Mod
                              bool use_buffers) {
   if (context().host_state)
     throw InvalidArgument(
-        "[AveragedModel] update_parameters() cannot be captured, since it counts on the host: call it after the step");
+        "[AveragedModel] update_parameters() cannot be captured, since it counts models on the host: call it after "
+        "the captured step");
   const NoGrad guard;
   const Entries parameters = averaged.named_parameters(), buffers = averaged.named_buffers();
   const Entries now = model.named_parameters(), buffers_now = model.named_buffers();

@@ -42,7 +42,7 @@ void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
   if (options.device) num_batches_tracked->place(*options.device);
 }
 
-// A lazy layer may have loaded its state from a file.
+// Makes the parameters of a lazy layer, unless a state dict has set them.
 void BatchNormState::initialize_parameters(const Tensor& x) {
   if (num_features >= 0) return;
   for (const Tensor& known : {tensor_or_none(weight), tensor_or_none(running_mean)})
@@ -68,7 +68,7 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
   const Tensor result =
       function(x, tensor_or_none(running_mean), tensor_or_none(running_var), tensor_or_none(weight),
                tensor_or_none(bias), {.training = training || !running_mean, .momentum = momentum_, .eps = eps_});
-  if (training && num_batches_tracked && function != &instance_norm) {  // as PyTorch counts
+  if (training && num_batches_tracked && function != &instance_norm) {  // PyTorch's instance norm does not count
     const NoGrad guard;
     num_batches_tracked->add_(1);
   }

@@ -116,7 +116,8 @@ void ConvState::initialize_parameters(const Tensor& x) {
   make(in, x.options());
 }
 
-// Applies the padding that the convolution itself cannot: modes other than zeros, or more after than before.
+// Applies the padding that the convolution itself does not support: modes other than zeros, or more after x than
+// before.
 Tensor ConvState::padded(const Tensor& x) const {
   if (mode_ == PaddingMode::zeros || x.dim() <= dims_) return x;
   std::vector<std::int64_t> around;

@@ -1,4 +1,4 @@
-// for_each_state: the one walk over a module's parameters and buffers. (A Visitor also sees settings and containers.)
+// for_each_state: visits a module's parameters and buffers. (A Visitor also sees settings and containers.)
 #pragma once
 
 #include <concepts>
@@ -9,9 +9,9 @@
 
 namespace lockstep::nn {
 
-/// Calls function(path, value) for each parameter and buffer that it takes, in order: all if `value` is a State& or
-/// auto&, only parameters if it is a Parameter&, only buffers if it is a Buffer&. Throws InvalidArgument for a module
-/// that was moved from.
+/// Calls function(path, value) for each parameter and buffer that `function` takes, in order: all if `value` is a
+/// State& or auto&, only parameters if it is a Parameter&, only buffers if it is a Buffer&. Throws InvalidArgument for
+/// a module that was moved from.
 template <class F>
 void for_each_state(const ModuleBase& module, const F& function) {
   constexpr bool kTakesParameters = std::invocable<const F&, const Path&, Parameter&>,

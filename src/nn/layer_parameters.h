@@ -1,4 +1,4 @@
-// What layers share: the initial values of their parameters, and parameters that may be missing.
+// Helpers of layers: initial values of parameters, and parameters that may be missing.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace lockstep::nn {
 /// The parameter or buffer; an undefined tensor if there is none.
 inline Tensor tensor_or_none(const auto& state) { return state ? Tensor(*state) : Tensor(); }
 
-/// A parameter on the device and of the dtype of `options`, uniform in +-1/sqrt(fan_in); 0 if fan_in is.
+/// A parameter on the device and of the dtype of `options`, uniform in +-1/sqrt(fan_in); 0 if fan_in is 0.
 inline Parameter uniform_parameter(const Shape& sizes, double fan_in, const TensorOptions& options) {
   Tensor value = empty(sizes, {.dtype = options.dtype, .device = options.device});
   if (fan_in > 0)

@@ -30,7 +30,7 @@ std::optional<Shape> expected_sizes(const Parameter& value) {
   return value.defined() ? std::optional(value.sizes()) : value.lazy_sizes();
 }
 
-// True if it is in the state dict.
+// True if the parameter or buffer is in the state dict.
 bool is_kept(const Parameter&) { return true; }
 bool is_kept(const Buffer& value) { return value.is_persistent(); }
 

@@ -17,7 +17,7 @@ HookHandle ModuleBase::register_forward_hook(ForwardHook hook) {
 bool ModuleBase::has_forward_hooks() const noexcept { return forward_hooks_ && !forward_hooks_->empty(); }
 
 void ModuleBase::call_forward_hooks(const Tensor& input, Tensor& output) {
-  const std::shared_ptr<const ForwardHooks> hooks = forward_hooks_;  // a hook may add hooks
+  const std::shared_ptr<const ForwardHooks> hooks = forward_hooks_;  // keeps this list, because a hook may add hooks
   if (hooks) hooks->call_each([&](const ForwardHook& hook) { hook(*this, input, output); });
 }
 

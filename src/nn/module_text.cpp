@@ -24,7 +24,7 @@ struct Line {
   std::string path, name, text;  // name: the path relative to the parent module
   const ModuleBase* module;
   std::size_t depth;
-  std::int64_t parameters = 0;  // its own
+  std::int64_t parameters = 0;  // elements of its own parameters
 };
 
 class Lines final : public Visitor {

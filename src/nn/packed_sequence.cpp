@@ -28,7 +28,7 @@ Tensor with_padding(const Tensor& x, double value) {
   return cat({x, full(sizes, value, x.options())});
 }
 
-// A packed sequence without its data yet. An empty batch has one step of size 0.
+// Returns a packed sequence whose data are not set yet. An empty batch has one step of size 0.
 PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_sorted) {
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1)
@@ -130,7 +130,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOption
   PaddedSequence padded;
   padded.lengths.assign(std::size_t(batch), 0);
   std::int64_t row = 0;
-  Integers places(std::size_t(steps * batch), packed.data.size(0));  // padding: the row behind the data
+  Integers places(std::size_t(steps * batch), packed.data.size(0));  // padding takes the row after the data
   for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
     const std::int64_t sequence = sequence_at(packed, place);
     ++padded.lengths[std::size_t(sequence)];

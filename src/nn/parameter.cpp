@@ -44,7 +44,7 @@ CopyTo::CopyTo(Device device, CopyAs as)
 CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
-  impl()->storage->checkpoint = 0;  // a lazy module's, which outlives the checkpointed function that made it
+  impl()->storage->checkpoint = 0;  // outlives the checkpointed function that may have made it
   if (!requires_grad) return;
   check_trained("Parameter", value);
   require_gradient(*this);
@@ -86,7 +86,7 @@ void State::reset(const Tensor& value) {
   TensorImpl& other = *source.impl();
   const std::uint64_t version = own.storage->version, other_version = other.storage->version;
   std::swap(own.storage, other.storage);
-  own.storage->version = std::max(version, other_version) + 1;  // saved tensors of this storage are gone
+  own.storage->version = std::max(version, other_version) + 1;  // makes backward throw for tensors saved from it
   own.dtype = other.dtype;
   own.contiguous = other.contiguous;
   own.numel = other.numel;
@@ -96,7 +96,7 @@ void State::reset(const Tensor& value) {
   if (own.autograd) {
     auto& meta = static_cast<autograd::Meta&>(*own.autograd);
     autograd::clear_grad("reset", *this);
-    meta.accumulator.reset();  // it belongs to the former device
+    meta.accumulator.reset();  // the accumulator belongs to the former device
   }
 }
 

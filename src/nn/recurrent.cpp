@@ -28,7 +28,7 @@ LSTMOptions common(const Options& o) {
 
 }  // namespace
 
-// The layout of the rows in `data`: step by step, the rows of the sequences that are long enough, in packed order.
+// The layout of rows: step by step, one row of each sequence that is longer than the step's index, in packed order.
 struct RecurrentStack::Layout {
   std::vector<std::int64_t> sizes;  // rows of each step
   std::vector<std::int64_t> order;  // the batch index of each sequence in packed order; empty if it is the batch's
@@ -121,7 +121,7 @@ Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double 
   return data * index_select(kept.view({steps * batch, width}), 0, tensor(layout.places(), {.device = data.device()}));
 }
 
-// data: [rows, in]. The output in the result: [rows, directions * hidden].
+// data: [rows, in]. The result's output: [rows, directions * hidden].
 LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const Tensor& h, const Tensor& c,
                                       bool training) const {
   const auto& [kind, input_size, hidden_size, options] = settings_;
@@ -129,7 +129,7 @@ LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const T
   check_state("h", h, batch, options.proj_size ? options.proj_size : hidden_size);
   check_state("c", c, batch, hidden_size);
   if (kind == RecurrentKind::lstm && h.defined() != c.defined())
-    throw InvalidArgument("[LSTM] expected initial h and c, or neither, got one");
+    throw InvalidArgument("[LSTM] expected both initial states h and c, or neither, got only one");
   const std::size_t directions = options.bidirectional ? 2 : 1;
   const recurrent::Steps forward(layout.sizes, false), backward(layout.sizes, true);
   std::vector<Tensor> last_h, last_c;

@@ -10,7 +10,7 @@
 namespace lockstep::nn {
 namespace {
 
-// The activation that can be fused into a linear layer before the module.
+// The activation that `module` computes, if it can be fused into the linear layer before it.
 Activation activation_of(AnyModule& module) {
   if (const ReLU* const relu = module.find<ReLU>())
     return relu->has_forward_hooks() ? Activation::none : Activation::relu;

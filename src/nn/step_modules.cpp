@@ -14,7 +14,7 @@
 
 namespace lockstep::nn {
 
-/// All modules of a step in one part; a root covers the modules below it.
+/// The HostStatePart of all modules of a step. A root stands for itself and the modules below it.
 class StepModules final : public HostStatePart {
  public:
   void add(const ModuleBase& module) {
@@ -28,7 +28,7 @@ class StepModules final : public HostStatePart {
   void begin() override {
     has_begun_ = true;
     drop_gone();
-    std::unordered_set<const ModuleBase*> covered;  // by a root that stays
+    std::unordered_set<const ModuleBase*> covered;  // by a root in `kept`
     std::vector<Root> kept;
     for (const Root& root : roots_) {
       if (covered.contains(root.module)) continue;
@@ -54,7 +54,7 @@ class StepModules final : public HostStatePart {
   }
 
  private:
-  // One hash of each kind of state.
+  // One hash for each kind of state.
   struct StateHashes {
     std::uint64_t modes = 0, settings = 0, states = 0;
   };
@@ -105,7 +105,7 @@ class StepModules final : public HostStatePart {
     void extent(const Path&, std::size_t extent) override { mix(hashes.states, std::uint64_t(extent) + 1); }
   };
 
-  // The first is the module, or the one that an AnyModule holds.
+  // The module and all below it, the module first. For an AnyModule, the module that it holds is the first.
   static std::vector<ModuleBase*> modules_of(ModuleBase& module) {
     std::vector<ModuleBase*> modules = module.modules();
     if (modules.empty()) modules.push_back(&module);

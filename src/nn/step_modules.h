@@ -10,7 +10,7 @@ namespace lockstep::nn {
 /// Throws InvalidArgument if the module, whose path is `name`, was moved from.
 void check_not_moved_from(const ModuleBase& module, const std::string& name = {});
 
-/// Makes the step of this thread, if it is or will be captured, depend on the module and all below it.
+/// If this thread runs a step that is or will be captured, notes that the step uses the module and all below it.
 void use_in_step(const ModuleBase& module);
 
 }  // namespace lockstep::nn

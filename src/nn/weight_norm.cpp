@@ -13,7 +13,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-constexpr int kFirstIterations = 15;  // as in PyTorch
+constexpr int kFirstIterations = 15;  // PyTorch's number
 
 }  // namespace
 

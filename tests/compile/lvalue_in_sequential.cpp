@@ -1,4 +1,4 @@
-// refused: a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)
+// refused: this would copy a module: pass std::move(module), or a copy by lockstep::copy(module)
 #include <lockstep/lockstep.h>
 
 lockstep::nn::Sequential made_of(lockstep::nn::Linear& body) {

@@ -1,4 +1,4 @@
-// refused: a module that may hold parameters has public members()
+// refused: a module that may hold parameters needs a public members()
 #include <lockstep/lockstep.h>
 
 struct Scale : lockstep::nn::Module<Scale> {

@@ -1,4 +1,4 @@
-// refused: a module that may hold parameters has public members()
+// refused: a module that may hold parameters needs a public members()
 #include <lockstep/lockstep.h>
 
 class Net : public lockstep::nn::Module<Net> {

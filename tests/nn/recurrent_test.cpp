@@ -251,7 +251,7 @@ TEST(RecurrentLayers, RefuseWhatDoesNotFit) {
   EXPECT_EQ(thrown<InvalidArgument>([&] {
               lstm(zeros({5, 2, 3}), zeros({2, 2, 4}));
             }),
-            "[LSTM] expected initial h and c, or neither, got one");
+            "[LSTM] expected both initial states h and c, or neither, got only one");
   EXPECT_EQ(thrown<DTypeError>([&] {
               lstm(zeros({5, 2, 3}, kDoubles));
             }),

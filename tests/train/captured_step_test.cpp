@@ -232,7 +232,7 @@ TEST(CapturedStepRefuses, AveragesOfTheModelWhichCountOnTheHost) {
   });
   EXPECT_NE(thrown<InvalidArgument>([&] {
               step(ones({3, 2}).cuda());
-            }).find("call it after the step"),
+            }).find("call it after the captured step"),
             std::string::npos);
 }
 

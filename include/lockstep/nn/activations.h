@@ -38,13 +38,13 @@ struct LOCKSTEP_API Identity : Module<Identity> {
 
 struct LOCKSTEP_API ReLU : Module<ReLU> {
   explicit ReLU(bool in_place = false) : inplace(in_place) {}
-  bool inplace;  ///< Overwrites x and returns it.
+  bool inplace;  ///< True: overwrites x and returns it.
   Tensor forward(const Tensor& x) const { return inplace ? Tensor(x).relu_() : relu(x); }
 };
 
 struct LOCKSTEP_API LeakyReLU : Module<LeakyReLU> {
   explicit LeakyReLU(double slope = 0.01) : negative_slope(slope) {}
-  double negative_slope;  ///< The factor below 0.
+  double negative_slope;  ///< The factor of negative x.
   auto members() { return nn::members("negative_slope", negative_slope); }
   Tensor forward(const Tensor& x) const { return leaky_relu(x, negative_slope); }
 };

@@ -35,7 +35,7 @@ struct AttentionCall {
 /// The results of MultiheadAttention.
 struct AttendedTensors {
   Tensor output;   ///< Has the query's shape, with embed_dim features.
-  Tensor weights;  ///< [batch, queries, keys], or [batch, heads, queries, keys]; undefined if not needed.
+  Tensor weights;  ///< [batch, queries, keys], or [batch, heads, queries, keys]; undefined without need_weights.
 };
 
 /// softmax(q k^T / sqrt(features of a head)) v for each head, where q, k and v are linear functions of query, key and
@@ -47,7 +47,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
   LOCKSTEP_COPIED_IF_ASKED(MultiheadAttention);
 
   std::optional<Parameter> in_proj_weight;                               ///< [3 embed_dim, embed_dim]
-  std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, if kdim or vdim differ.
+  std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Used if kdim or vdim is not embed_dim.
   std::optional<Parameter> in_proj_bias;                                 ///< [3 embed_dim]
   std::optional<Parameter> bias_k, bias_v;                               ///< [1, 1, embed_dim]
   Linear out_proj;                                                       ///< The output projection.

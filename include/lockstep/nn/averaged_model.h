@@ -15,7 +15,7 @@
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn::detail {
-LOCKSTEP_API Tensor no_models();  ///< A zero, int64 [].
+LOCKSTEP_API Tensor no_models();  ///< Returns 0 as int64 [].
 LOCKSTEP_API void update_averages(ModuleBase& averaged, Buffer& n_averaged, const ModuleBase& model,
                                   const std::function<Tensor(const Tensor&, const Tensor&, std::int64_t)>& function,
                                   bool use_buffers);
@@ -26,19 +26,19 @@ namespace lockstep::optim::swa_utils {
 /// Returns the new average from the average of `num_averaged` models and the next model's value.
 using AverageFunction = std::function<Tensor(const Tensor& averaged, const Tensor& current, std::int64_t num_averaged)>;
 
-/// The mean of all models.
+/// Returns the function for the mean of all models.
 LOCKSTEP_API AverageFunction get_swa_avg_fn();
-/// decay averaged + (1 - decay) current. Throws InvalidArgument unless 0 <= decay <= 1.
+/// Returns the function decay * averaged + (1 - decay) * current. Throws InvalidArgument unless 0 <= decay <= 1.
 LOCKSTEP_API AverageFunction get_ema_avg_fn(double decay = 0.999);
 
 struct AveragedModelOptions {
   std::optional<Device> device = {};  ///< Device of the average; the model's by default.
   AverageFunction avg_fn = {};        ///< get_swa_avg_fn() by default.
-  bool use_buffers = false;           ///< Averages buffers too; else copies them from the last model.
+  bool use_buffers = false;           ///< True: averages buffers too. False: copies those of the last model.
 };
 
 /// A copy of a model whose parameters are averages. Its state dict has "n_averaged" and the model's keys under
-/// "module.", as PyTorch's. To average a model on several devices, pass its module:
+/// "module.", as in PyTorch. To average a model on several devices, pass its module:
 /// AveragedModel(copy(model.module())).
 template <class M>
 class AveragedModel : public nn::Module<AveragedModel<M>> {
@@ -54,7 +54,7 @@ class AveragedModel : public nn::Module<AveragedModel<M>> {
   }
 
   nn::Buffer n_averaged;  ///< Number of averaged models: int64 [].
-  M module;               ///< The averages.
+  M module;               ///< The model with averaged parameters.
 
   auto members() { return nn::members("n_averaged", n_averaged, "module", module); }
   /// Calls the averaged module.

@@ -17,7 +17,7 @@ struct BatchNormLayerOptions {
   TensorOptions tensor = {};        ///< Device and dtype.
 };
 
-/// By libtorch's names.
+/// libtorch's names of these options.
 using BatchNorm1dOptions = BatchNormLayerOptions;
 using BatchNorm2dOptions = BatchNormLayerOptions;
 using BatchNorm3dOptions = BatchNormLayerOptions;
@@ -25,11 +25,11 @@ using BatchNorm3dOptions = BatchNormLayerOptions;
 /// The state of batch norm layers, under PyTorch's names.
 class LOCKSTEP_API BatchNormState {
  public:
-  /// As given, or from the first batch (-1 before). To be read: changing it changes no parameter.
+  /// As given, or taken from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
   std::int64_t num_features = -1;
   /// [features]; nullopt if the layer is not affine.
   std::optional<Parameter> weight, bias;  // [features]
-  /// [features], [features], []; nullopt if statistics are not tracked.
+  /// Of shapes [features], [features] and []; nullopt if statistics are not tracked.
   std::optional<Buffer> running_mean, running_var, num_batches_tracked;  // [features], [features], []
 
   auto members() {
@@ -47,7 +47,7 @@ class LOCKSTEP_API BatchNormState {
   BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
                  const BatchNormLayerOptions& options, BufferSync sync);
 
-  /// Implements forward() with the function that normalizes.
+  /// Implements forward(). `function`: batch_norm or instance_norm.
   Tensor normalize(decltype(&batch_norm) function, const Tensor& x, bool training);
   void print(std::ostream& out) const;
 

@@ -38,22 +38,22 @@ struct ConvLayerOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
-/// By libtorch's names.
+/// libtorch's names of these options.
 using Conv1dOptions = ConvLayerOptions;
 using Conv2dOptions = ConvLayerOptions;
 using Conv3dOptions = ConvLayerOptions;
 
 struct ConvTransposeLayerOptions {
   PerDimension stride = 1;
-  PerDimension padding = 0;         ///< Cut off from the result, before and after.
-  PerDimension output_padding = 0;  ///< Added after the result: smaller than the stride, or than the dilation.
+  PerDimension padding = 0;         ///< Cut off from the result at both ends of a dimension.
+  PerDimension output_padding = 0;  ///< Added to the end; less than the stride or the dilation.
   std::int64_t groups = 1;
   bool bias = true;
   PerDimension dilation = 1;
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
-/// By libtorch's names.
+/// libtorch's names of these options.
 using ConvTranspose1dOptions = ConvTransposeLayerOptions;
 using ConvTranspose2dOptions = ConvTransposeLayerOptions;
 using ConvTranspose3dOptions = ConvTransposeLayerOptions;
@@ -61,7 +61,7 @@ using ConvTranspose3dOptions = ConvTransposeLayerOptions;
 /// The state of convolution layers. Weight and bias start uniform in +-1/sqrt(fan in).
 class LOCKSTEP_API ConvState {
  public:
-  /// As given, or from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
+  /// As given, or taken from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
   std::int64_t in_channels = -1, out_channels;
   Parameter weight;               // [out, in / groups, kernel...]; of a transpose [in, out / groups, kernel...]
   std::optional<Parameter> bias;  // [out]
@@ -74,17 +74,17 @@ class LOCKSTEP_API ConvState {
     std::optional<std::int64_t> in;  ///< Nullopt: taken from the first batch.
     std::int64_t out;
   };
-  /// Throw InvalidArgument or ShapeError for invalid sizes and options.
+  /// The constructors throw InvalidArgument or ShapeError for invalid sizes and options.
   ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
             const ConvLayerOptions& options);
   ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
             const ConvTransposeLayerOptions& options);
 
-  /// conv1d(), conv2d() or conv3d() with the layer's parameters.
+  /// Calls conv1d(), conv2d() or conv3d() with the layer's parameters.
   Tensor convolve(const Tensor& x) const;
   /// Writes the line of pretty_print().
   void print(std::ostream& out) const;
-  /// conv_transpose1d(), conv_transpose2d() or conv_transpose3d() with the layer's parameters.
+  /// Calls conv_transpose1d(), conv_transpose2d() or conv_transpose3d() with the layer's parameters.
   Tensor convolve_transposed(const Tensor& x) const;
   /// Creates the parameters of a lazy layer with the number of channels, device and dtype of x, unless they exist.
   void initialize_parameters(const Tensor& x);
@@ -103,7 +103,7 @@ class LOCKSTEP_API ConvState {
   PaddingMode mode_ = PaddingMode::zeros;
 };
 
-/// conv1d, conv2d, conv3d: x [batch, in, spatial...] or [in, spatial...].
+/// The layer of conv1d(), conv2d() or conv3d(). x: [batch, in, spatial...] or [in, spatial...].
 template <int kDims>
 class Conv : public Module<Conv<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"Conv1d", "Conv2d", "Conv3d"};
@@ -135,7 +135,7 @@ class LazyConv : public Module<LazyConv<kDims>>, public ConvState {
   }
 };
 
-/// conv_transpose1d, conv_transpose2d, conv_transpose3d.
+/// The layer of conv_transpose1d(), conv_transpose2d() or conv_transpose3d().
 template <int kDims>
 class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"};

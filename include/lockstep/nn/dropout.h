@@ -16,7 +16,7 @@ LOCKSTEP_API Tensor dropped_channels(const char* layer, const Tensor& x, int ran
 
 }  // namespace detail
 
-/// Drops whole channels. x: [batch, channels, length], or one sample of it.
+/// Drops whole channels. x: [batch, channels, length], or one sample without the batch dimension.
 struct LOCKSTEP_API Dropout1d : Module<Dropout1d> {
   explicit Dropout1d(double share = 0.5) : p(detail::checked_probability("Dropout1d", share)) {}
   double p;
@@ -24,7 +24,7 @@ struct LOCKSTEP_API Dropout1d : Module<Dropout1d> {
   Tensor forward(const Tensor& x) const { return detail::dropped_channels("Dropout1d", x, 3, p, is_training()); }
 };
 
-/// Drops whole channels. x: [batch, channels, height, width], or one sample of it.
+/// Drops whole channels. x: [batch, channels, height, width], or one sample without the batch dimension.
 struct LOCKSTEP_API Dropout2d : Module<Dropout2d> {
   explicit Dropout2d(double share = 0.5) : p(detail::checked_probability("Dropout2d", share)) {}
   double p;
@@ -32,7 +32,7 @@ struct LOCKSTEP_API Dropout2d : Module<Dropout2d> {
   Tensor forward(const Tensor& x) const { return detail::dropped_channels("Dropout2d", x, 4, p, is_training()); }
 };
 
-/// Drops whole channels. x: [batch, channels, depth, height, width], or one sample of it.
+/// Drops whole channels. x: [batch, channels, depth, height, width], or one sample without the batch dimension.
 struct LOCKSTEP_API Dropout3d : Module<Dropout3d> {
   explicit Dropout3d(double share = 0.5) : p(detail::checked_probability("Dropout3d", share)) {}
   double p;

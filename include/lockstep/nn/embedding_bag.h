@@ -11,8 +11,8 @@ namespace lockstep::nn {
 
 struct EmbeddingBagLayerOptions {
   Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< How a bag's rows are reduced.
-  bool include_last_offset = false;                ///< The last offset is the number of indices.
-  std::optional<std::int64_t> padding_idx = {};  ///< This row is initially 0, is left out of bags and not trained.
+  bool include_last_offset = false;                ///< True: the last offset is the number of indices.
+  std::optional<std::int64_t> padding_idx = {};  ///< The row that is initially 0, left out of bags and not trained.
   TensorOptions tensor = {};                       ///< Device and dtype of the weight.
 };
 

@@ -145,7 +145,7 @@ using lockstep::pixel_unshuffle;
 using lockstep::unfold;
 
 struct EmbeddingFunctionOptions {
-  std::optional<std::int64_t> padding_idx = {};  ///< This row gets no gradient; negative: from the end.
+  std::optional<std::int64_t> padding_idx = {};  ///< The row that gets no gradient; negative: counted from the end.
 };
 /// The rows of weight [count, features] at the indices `input`, with the arguments of torch.nn.functional.embedding.
 /// (lockstep::embedding takes the weight first, as torch.embedding.) Throws DTypeError, ShapeError, InvalidArgument.

@@ -29,10 +29,10 @@ struct PReLUOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the weight.
 };
 
-/// A ReLU with a trained slope below 0, one for all channels or one for each. weight: [count].
+/// A ReLU with a trained slope for negative x, one for all channels or one for each. weight: [count].
 class LOCKSTEP_API PReLU : public Module<PReLU> {
  public:
-  /// count: 1, or the size of the inputs' dimension 1. Throws InvalidArgument below 1.
+  /// count: 1, or the size of the inputs' dimension 1. Throws InvalidArgument if count < 1.
   explicit PReLU(std::int64_t count = 1, const PReLUOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(PReLU);
 
@@ -60,7 +60,7 @@ struct LOCKSTEP_API Softmin : Module<Softmin> {
 
 /// Softmax over the channels of [batch, channels, height, width] or of [channels, height, width].
 struct LOCKSTEP_API Softmax2d : Module<Softmax2d> {
-  /// Throws ShapeError for another rank.
+  /// Throws ShapeError unless x has 3 or 4 dimensions.
   Tensor forward(const Tensor& x) const;
 };
 

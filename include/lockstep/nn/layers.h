@@ -26,7 +26,7 @@ class LOCKSTEP_API Linear : public Module<Linear> {
   Linear(std::int64_t in, std::int64_t out, Bool with_bias) : Linear(in, out, LinearOptions{.bias = with_bias}) {}
   LOCKSTEP_COPIED_IF_ASKED(Linear);
 
-  std::int64_t in_features, out_features;  ///< As given. To be read: changing one changes no parameter.
+  std::int64_t in_features, out_features;  ///< As given. A change here changes no parameter.
   Parameter weight;
   std::optional<Parameter> bias;
 
@@ -52,7 +52,7 @@ class LOCKSTEP_API LazyLinear : public Module<LazyLinear> {
 };
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx = {};  ///< This row is 0 and is not trained; negative: from the end.
+  std::optional<std::int64_t> padding_idx = {};  ///< The row that is 0 and not trained; negative: from the end.
   std::optional<double> max_norm = {};  ///< Each lookup first scales its rows of a larger norm down to this norm.
   double norm_type = 2;                 ///< The p of that p-norm.
   TensorOptions tensor = {};            ///< Device and dtype of the weight.
@@ -60,7 +60,7 @@ struct EmbeddingOptions {
 
 /// Options of Embedding::from_pretrained().
 struct PretrainedOptions {
-  bool freeze = true;                            ///< The weight is not trained.
+  bool freeze = true;                            ///< True: the weight is not trained.
   std::optional<std::int64_t> padding_idx = {};  ///< As in EmbeddingOptions; the row keeps its given values.
   std::optional<double> max_norm = {};           ///< As in EmbeddingOptions.
   double norm_type = 2;                          ///< As in EmbeddingOptions.
@@ -75,12 +75,12 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
   /// An Embedding with a copy of this weight [count, features]. Throws ShapeError, InvalidArgument.
   static Embedding from_pretrained(const Tensor& embeddings, const PretrainedOptions& options = {});
 
-  std::int64_t num_embeddings, embedding_dim;  ///< As given. To be read: changing one changes no parameter.
+  std::int64_t num_embeddings, embedding_dim;  ///< As given. A change here changes no parameter.
   Parameter weight;
 
   auto members() { return nn::members("weight", weight, "padding_idx", padding_idx_); }
   void pretty_print(std::ostream& out) const override;
-  /// With max_norm it changes the weight, and throws InvalidArgument in a replica, since replicas look up different
+  /// If max_norm is set, changes the weight, and throws InvalidArgument in a replica, since replicas look up different
   /// rows.
   Tensor forward(const Tensor& index) const;
 
@@ -102,7 +102,7 @@ class LOCKSTEP_API Dropout : public Module<Dropout> {
   Tensor forward(const Tensor& x) const;
 };
 
-/// [batch, a, b, ...] -> [batch, a * b * ...]; or joins the given range of dimensions.
+/// [batch, a, b, ...] -> [batch, a * b * ...]. If a range of dimensions is given, joins these.
 class LOCKSTEP_API Flatten : public Module<Flatten> {
  public:
   explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}

@@ -27,7 +27,8 @@ struct PlainLoss : Module<Self> {
   }
 };
 
-/// A loss with a tensor among its options, held as a buffer: `weight`, nullopt if undefined.
+/// A loss with a tensor among its options. The loss keeps this tensor as the buffer `weight`; nullopt if it is
+/// undefined.
 template <class Self, class Options, auto kFunction>
 class WeightedLoss : public Module<Self> {
  public:
@@ -38,7 +39,7 @@ class WeightedLoss : public Module<Self> {
   std::optional<Buffer> weight;
   auto members() { return nn::members("weight", weight); }
   Tensor forward(const Tensor& input, const Tensor& target) const { return kFunction(input, target, options()); }
-  /// The options as given, with the weight at its present place.
+  /// The options as given, with the weight on its present device.
   Options options() const {
     Options options = options_;
     if (weight) options.weight = *weight;
@@ -102,7 +103,7 @@ struct LOCKSTEP_API CTCLoss : detail::PlainLoss<CTCLoss, CtcLossOptions, ctc_los
 /// Takes logits. mean() returns the mean with its weight, for means over several batches.
 struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, CrossEntropyOptions, cross_entropy> {
   using WeightedLoss::WeightedLoss;
-  /// mean_cross_entropy().
+  /// Calls mean_cross_entropy().
   WeightedMean mean(const Tensor& input, const Tensor& target) const {
     return mean_cross_entropy(input, target, options());
   }
@@ -110,7 +111,7 @@ struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, Cr
 /// Takes logarithms of probabilities. mean() returns the mean with its weight, for means over several batches.
 struct LOCKSTEP_API NLLLoss : detail::WeightedLoss<NLLLoss, NllLossOptions, nll_loss> {
   using WeightedLoss::WeightedLoss;
-  /// mean_nll_loss().
+  /// Calls mean_nll_loss().
   WeightedMean mean(const Tensor& input, const Tensor& target) const {
     return mean_nll_loss(input, target, options());
   }

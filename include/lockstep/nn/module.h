@@ -47,7 +47,7 @@ class ModuleBase;
 class LOCKSTEP_API Visitor {
  public:
   virtual ~Visitor() = default;
-  virtual void module(const Path&, ModuleBase&) {}    ///< Called before its members.
+  virtual void module(const Path&, ModuleBase&) {}    ///< Called before the module's members.
   virtual void parameter(const Path&, Parameter&) {}  ///< A trained tensor.
   virtual void buffer(const Path&, Buffer&) {}        ///< State that is not trained.
   /// A plain value of `bytes` bytes.
@@ -56,14 +56,14 @@ class LOCKSTEP_API Visitor {
   virtual void extent(const Path&, std::size_t) {}
 };
 
-/// Called after a module's call, with the first argument that is a tensor (undefined if there is none), and with the
-/// output, which the hook may replace.
+/// Called after a module's call, with the first argument that is a tensor (an undefined Tensor if there is none), and
+/// with the output, which the hook may replace.
 using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, Tensor& output)>;
 
 /// The interface of every module.
 class LOCKSTEP_API ModuleBase {
  public:
-  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< The prefix of its members' names, without the dot.
+  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< Its members' names begin with the string and a dot.
 
   virtual ~ModuleBase() = default;
 
@@ -71,7 +71,7 @@ class LOCKSTEP_API ModuleBase {
   /// not moved. This module's name is empty.
   std::vector<ModuleBase*> modules();
   std::vector<NamedModule> named_modules();  ///< modules() with names, such as body.0.
-  /// The modules that this one holds directly, in containers too.
+  /// The modules that this one holds directly, also in containers.
   std::vector<ModuleBase*> children();
   std::vector<NamedModule> named_children();  ///< children() with names.
   /// Calls the function for each module below, then for this one.
@@ -84,11 +84,12 @@ class LOCKSTEP_API ModuleBase {
 
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
-  std::vector<StateDict::Entry> named_parameters() const;  ///< With their state-dict keys.
-  std::int64_t num_parameters() const;                     ///< Elements of all parameters, without lazy ones.
+  std::vector<StateDict::Entry> named_parameters() const;  ///< parameters() with their state-dict keys.
+  std::int64_t num_parameters() const;                     ///< Number of elements, without lazy parameters.
   std::vector<Tensor> buffers() const;                     ///< Handles to all buffers that have a shape.
-  std::vector<StateDict::Entry> named_buffers() const;     ///< With their keys.
-  /// The device of the first parameter or else the first buffer. Throws InvalidArgument without either.
+  std::vector<StateDict::Entry> named_buffers() const;     ///< buffers() with their keys.
+  /// The device of the first parameter, or of the first buffer if there is no parameter. Throws InvalidArgument if
+  /// there is neither.
   Device device() const;
   /// Trains the parameters, or freezes them if `on` is false. Before anything is changed, throws InvalidArgument naming
   /// a parameter that has no shape yet, and DTypeError for a parameter that is not floating.
@@ -105,7 +106,7 @@ class LOCKSTEP_API ModuleBase {
   /// Converts floating parameters and buffers. Throws DTypeError unless the dtype is floating.
   void to(DType dtype);
   void train(bool on = true);    ///< Sets the mode of this module and all below it.
-  void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
+  void eval() { train(false); }  ///< Evaluation mode: no dropout; BatchNorm uses its running statistics.
   bool is_training() const;      ///< The mode of this module.
   /// True if it was moved from. Calls of such a module, and of functions for its parameters and state, throw
   /// InvalidArgument.
@@ -115,11 +116,11 @@ class LOCKSTEP_API ModuleBase {
 
   /// Calls `hook` after each call of this module (not of its forward()). Copies of the module have the hook too. Each
   /// replica of a model on several devices calls it on the replica's thread with the replica's rows. A captured step
-  /// calls it during the capture, but not in launches. If the module's call does not return a tensor, the call throws
-  /// InvalidArgument.
+  /// calls it during the capture, but not when it is launched. If the module's call does not return a tensor, the call
+  /// throws InvalidArgument.
   HookHandle register_forward_hook(ForwardHook hook);
   bool has_forward_hooks() const noexcept;  ///< True if a hook was registered and not removed.
-  /// Replaces its hooks by the other module's.
+  /// Replaces this module's hooks by those of `other`.
   void take_forward_hooks(const ModuleBase& other) noexcept { forward_hooks_ = other.forward_hooks_; }
 
   /// Writes this module alone, in one line: Dropout(p=0.5). Printing a module calls it for all modules below too. By
@@ -138,7 +139,7 @@ class LOCKSTEP_API ModuleBase {
 
   /// Calls the hooks: see register_forward_hook().
   void call_forward_hooks(const Tensor& input, Tensor& output);
-  [[noreturn]] void refuse_forward_hooks() const;  ///< Throws: the output is not a tensor.
+  [[noreturn]] void refuse_forward_hooks() const;  ///< Throws InvalidArgument: the output is not a tensor.
 
  private:
   struct ForwardHooks;
@@ -156,14 +157,14 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const ModuleBase& modul
 /// Observes each module's call on this thread, while a summary is made.
 class LOCKSTEP_API ForwardObserver {
  public:
-  /// Called after a call; the output is null if it is not a tensor.
+  /// Called after a module's call. `output` is null if the call returns no tensor.
   virtual void ran(const ModuleBase& module, const Tensor* output) = 0;
 
  protected:
   ~ForwardObserver() = default;
 };
-/// Returns the observer of this call, or null. A step that is being captured (train/captured_step.h) depends on the
-/// module's settings from here on.
+/// Returns the observer of this call, or null. If a step is being captured (train/captured_step.h), notes that it uses
+/// the module: the captured step throws if the module's mode, settings or tensors have changed when it is launched.
 LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn
@@ -203,7 +204,8 @@ struct Braces {
   Braces(T&&...) {}
 };
 
-// A vector<bool> has no references to its bools; a map's key must be able to become part of a name.
+// True if visit_member() visits the parts of a T. It cannot visit those of a vector<bool>, which has no references to
+// its bools, or those of a map whose keys cannot be part of a name.
 template <class T>
 inline constexpr bool kIsLookedInto = kStructure<T> != Structure::piece && !std::same_as<T, std::vector<bool>>;
 template <class T>
@@ -227,7 +229,7 @@ class LOCKSTEP_API OwnLine {
   bool first_ = true;
 };
 
-/// The first argument that is a tensor; undefined if none is.
+/// Returns the first argument that is a tensor; an undefined Tensor if there is none.
 template <class... Arguments>
 Tensor first_tensor(const Arguments&... arguments) {
   Tensor first;
@@ -242,9 +244,8 @@ Tensor first_tensor(const Arguments&... arguments) {
 /// Does not compile for a module that would be copied: training the copy would not train the caller's module.
 template <class Given>
 void require_moved() {
-  static_assert(
-      !std::is_lvalue_reference_v<Given> && !std::is_const_v<Given>,
-      "a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)");
+  static_assert(!std::is_lvalue_reference_v<Given> && !std::is_const_v<Given>,
+                "this would copy a module: pass std::move(module), or a copy by lockstep::copy(module)");
 }
 
 template <class T>
@@ -252,7 +253,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor);
 
 }  // namespace detail
 
-/// False for a module that derives from another module: it would run and be visited as that one.
+/// False for a module that derives from another module: it would run, and be visited, as its base.
 template <class T>
 concept IsMostDerived = !requires(const T& module) {
   detail::self_of(module);
@@ -264,9 +265,9 @@ namespace detail {
 template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor) {
   if constexpr (std::is_const_v<T>) {
-    static_assert(kUnsupported<T>, "members() lists a const member, or is const itself: it must not be");
+    static_assert(kUnsupported<T>, "members() must not be const, nor list a const member");
   } else if constexpr (std::derived_from<T, ModuleBase>) {
-    static_assert(IsMostDerived<T>, "a module that derives from another one: hold that as a member instead");
+    static_assert(IsMostDerived<T>, "a module must not derive from another module: hold the other module as a member");
     static_cast<ModuleBase&>(member).visit(path, visitor);
   } else if constexpr (std::same_as<T, Parameter>) {
     visitor.parameter(path, member);
@@ -316,7 +317,7 @@ class Module : public ModuleBase {
         "a module cannot be called through a const reference, nor in a const forward(), because a call may change "
         "it (running means, lazy parameters): leave the const out, for losses too");
   }
-  /// Do not compile: arguments in braces have no type.
+  /// These overloads do not compile: arguments in braces have no type.
   template <class S = Self, class... Rest>
   requires(!detail::TakesOptions<S>) auto operator()(detail::Braces, Rest&&...) { return refuse_braces<Rest...>(); }
   template <class First, class S = Self, class... Rest>
@@ -343,10 +344,11 @@ class Module : public ModuleBase {
   /// Visits the members().
   void visit(const Path& path, Visitor& visitor) override {
     // Copying a parameter, or a module that has some, allocates and may throw.
-    static_assert(HasMembers<Self> || std::is_nothrow_copy_constructible_v<Self> || detail::WalksItself<Self>,
-                  "a module that may hold parameters has public members(), or they would be neither trained nor saved: "
-                  "auto members() { return nn::members(\"fc\", fc); }, and of one that holds none "
-                  "auto members() { return nn::members(); }");
+    static_assert(
+        HasMembers<Self> || std::is_nothrow_copy_constructible_v<Self> || detail::WalksItself<Self>,
+        "a module that may hold parameters needs a public members(), or they would be neither trained nor saved: "
+        "auto members() { return nn::members(\"fc\", fc); }, or, if it holds none, "
+        "auto members() { return nn::members(); }");
     visitor.module(path, *this);
     if constexpr (HasMembers<Self>)
       for_each_member(static_cast<Self&>(*this), [&](std::string_view name, auto& member) {

@@ -1,5 +1,6 @@
 // Sequences of different lengths as one batch: padded to one length, or packed without padding. All functions are
-// differentiable. Lengths and orders are on the host: nothing here waits for a device.
+// differentiable. Lengths and orders are on the host, so these functions do not wait for a device, except for lengths
+// in a tensor on a GPU.
 #pragma once
 
 #include <concepts>
@@ -19,18 +20,18 @@ namespace lockstep::nn {
 /// sequences, and pack them in forward().)
 struct PackedSequence {
   Tensor data;                                 ///< [the sum of all lengths, ...].
-  std::vector<std::int64_t> batch_sizes;       ///< How many sequences have a first row, a second row, and so on.
+  std::vector<std::int64_t> batch_sizes;       ///< batch_sizes[i]: number of sequences longer than i.
   std::vector<std::int64_t> sorted_indices;    ///< The batch index of each packed sequence; empty if not sorted.
-  std::vector<std::int64_t> unsorted_indices;  ///< The inverse permutation; empty likewise.
+  std::vector<std::int64_t> unsorted_indices;  ///< The inverse permutation; empty if not sorted.
 };
 
 struct PackOptions {
-  bool batch_first = false;    ///< x: [batch, steps, ...], else [steps, batch, ...].
-  bool enforce_sorted = true;  ///< Throws InvalidArgument if lengths increase; if false, sorts them.
+  bool batch_first = false;    ///< True: x is [batch, steps, ...]; false: [steps, batch, ...].
+  bool enforce_sorted = true;  ///< True: throws InvalidArgument if lengths increase. False: sorts the sequences.
 };
 
 /// An empty batch becomes one step without rows. Throws InvalidArgument for lengths below 1, and ShapeError unless
-/// there is one length for each sequence and x has as many steps.
+/// there is one length for each sequence, and none is above the number of steps of x.
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                  const PackOptions& options = {});
 
@@ -41,8 +42,8 @@ LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& 
 struct PadOptions {
   bool batch_first = false;
   double padding_value = 0;                       ///< The padding after a shorter sequence.
-  std::optional<std::int64_t> total_length = {};  ///< For pad_packed_sequence: steps of the result, else the longest's.
-  std::string_view padding_side = "right";        ///< For pad_sequence: "right", or "left", before the first row.
+  std::optional<std::int64_t> total_length = {};  ///< For pad_packed_sequence: steps of the result; longest by default.
+  std::string_view padding_side = "right";        ///< For pad_sequence: "right" (after the last row) or "left".
 };
 
 /// Sequences padded to one length.
@@ -54,16 +55,16 @@ struct PaddedSequence {
 /// Throws InvalidArgument for a total_length below the longest sequence's length.
 LOCKSTEP_API PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOptions& options = {});
 
-/// Sequences [length, ...] with equal sizes except for the length. Throws InvalidArgument for no sequence or an empty
-/// one.
+/// Packs or pads sequences [length, ...], whose other sizes are equal. Throws InvalidArgument for no sequence or an
+/// empty one.
 LOCKSTEP_API PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted = true);
 LOCKSTEP_API Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options = {});
 
-/// The sequences without padding, as views. x: [steps, batch, ...], or [batch, steps, ...] if batch_first. Throws
-/// ShapeError unless there is one length for each sequence, and none above `steps`.
+/// Returns the sequences without padding, as views. x: [steps, batch, ...], or [batch, steps, ...] if batch_first.
+/// Throws ShapeError unless there is one length for each sequence, and none above `steps`.
 LOCKSTEP_API std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                 bool batch_first = false);
-LOCKSTEP_API std::vector<Tensor> unpack_sequence(const PackedSequence& packed);  ///< From packed sequences.
+LOCKSTEP_API std::vector<Tensor> unpack_sequence(const PackedSequence& packed);  ///< Returns the sequences.
 
 /// pack_sequence() for an initializer list.
 inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, bool enforce_sorted = true) {

@@ -51,7 +51,7 @@ class LOCKSTEP_API Parameter : public State {
   static Parameter lazy(const Shape& sizes);
   /// The sizes that it will get, if it has no shape yet.
   const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }
-  /// As State::reset(); a parameter that had no shape yet then requires a gradient.
+  /// Does what State::reset() does. A parameter that had no shape yet requires a gradient afterwards.
   void reset(const Tensor& value);
 
  private:
@@ -60,14 +60,14 @@ class LOCKSTEP_API Parameter : public State {
 
 /// How replicas reconcile a buffer that they change in a pass.
 enum class BufferSync : std::uint8_t {
-  primary,  ///< All get the value of the first process's primary; changes in other replicas are lost.
-  mean,     ///< All get the mean over the replicas that changed it and had rows. Floating dtypes only.
+  primary,  ///< All replicas get the value of the first process's primary; other changes are lost.
+  mean,     ///< All replicas get the mean over those that changed it and had rows. Floating dtypes only.
   equal,    ///< All replicas that changed it have computed equal values. The others copy the first of these.
 };
 
 struct BufferOptions {
   BufferSync sync = BufferSync::primary;  ///< How replicas reconcile it.
-  bool persistent = true;  ///< True: in the state dict. If false, it is still replicated, moved and converted.
+  bool persistent = true;  ///< False: not in the state dict, but replicated, moved and converted.
 };
 
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.
@@ -106,7 +106,7 @@ enum class CopyAs : std::uint8_t {
   own,      ///< An independent leaf.
   replica,  ///< The original on another device: its gradients flow to the original. On the original's own device, the
             ///< copy is the same tensor.
-  without_memory,  ///< As `own`, but what requires a gradient gets no memory: the library gives it some later.
+  without_memory,  ///< As `own`, but tensors that require a gradient get no memory: the library allocates it later.
 };
 
 /// The device and kind of the copies in a CopyTo scope.

@@ -22,7 +22,7 @@
 
 namespace lockstep::nn {
 
-/// The nonlinearity of an RNN's h.
+/// The nonlinearity that computes the h of an RNN.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
 }  // namespace lockstep::nn
@@ -40,7 +40,7 @@ struct RNNOptions {
   Choice<Nonlinearity> nonlinearity = Nonlinearity::tanh;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;          ///< Dropout of every layer's outputs but the last's, in training.
+  double dropout = 0;          ///< Dropout of the outputs of all layers except the last, in training.
   bool bidirectional = false;  ///< Concatenates the outputs of both directions.
   TensorOptions tensor = {};   ///< Device and dtype of the parameters.
 };
@@ -60,7 +60,7 @@ struct LSTMOptions {
   bool batch_first = false;
   double dropout = 0;
   bool bidirectional = false;
-  std::int64_t proj_size = 0;  ///< h becomes weight_hr h, of this size (Sak, Senior, Beaufays 2014).
+  std::int64_t proj_size = 0;  ///< If > 0: h is projected to this size by weight_hr (Sak, Senior, Beaufays 2014).
   TensorOptions tensor = {};
 };
 
@@ -89,7 +89,7 @@ struct PackedLSTMOutput {
 /// The parameters of one layer in one direction.
 struct RecurrentWeights {
   Parameter weight_ih, weight_hh;                        ///< The weights of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< If the layer has them.
+  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Nullopt without bias, without proj_size.
 };
 
 /// The common part of RNN, LSTM and GRU.
@@ -105,7 +105,7 @@ class LOCKSTEP_API RecurrentStack {
   explicit RecurrentStack(const Settings& settings);
   LOCKSTEP_COPIED_IF_ASKED(RecurrentStack);
 
-  /// Runs all layers. States may be undefined.
+  /// Runs all layers. An undefined initial state stands for 0.
   LSTMOutput run(const Tensor& x, const Tensor& h, const Tensor& c, bool training) const;
   PackedLSTMOutput run(const PackedSequence& x, const Tensor& h, const Tensor& c, bool training) const;
   /// Throws InvalidArgument for a layer that does not exist.
@@ -162,13 +162,13 @@ class LOCKSTEP_API GRU : public detail::RecurrentLayer<GRU> {
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
 };
 
-/// Pass both initial h and c, or neither; else it throws InvalidArgument.
+/// Pass both initial h and c, or neither; otherwise forward() throws InvalidArgument.
 class LOCKSTEP_API LSTM : public detail::RecurrentLayer<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const LSTMOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTM);
   LSTMOutput forward(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
-  /// With h and c as one state, as in libtorch.
+  /// Takes h and c as one state, as in libtorch.
   LSTMOutput forward(const Tensor& x, const std::tuple<Tensor, Tensor>& state) const {
     return forward(x, std::get<0>(state), std::get<1>(state));
   }

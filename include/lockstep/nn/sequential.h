@@ -24,18 +24,18 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(Given&& module)
       : held_(std::make_unique<Held<M>>(std::forward<Given>(module))) {
     detail::require_moved<Given>();
-    static_assert(IsMostDerived<M>, "a module that derives from another one: hold that as a member instead");
+    static_assert(IsMostDerived<M>, "a module must not derive from another module: hold the other module as a member");
   }
   template <TensorFunction F>
   AnyModule(F&& function) : AnyModule(Functional<std::decay_t<F>>(std::forward<F>(function))) {}
   LOCKSTEP_COPIED_IF_ASKED(AnyModule);
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
-  /// Visits the held module in its own place.
+  /// Visits the held module in place of this one.
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
   bool is_training() const { return held_->module().is_training(); }    ///< Mode of the held module.
   void set_mode(bool training) { held_->module().set_mode(training); }  ///< Sets the mode of the held module.
-  /// Hooks the held module.
+  /// Registers a hook of the held module.
   HookHandle register_forward_hook(ForwardHook hook) { return held_->module().register_forward_hook(std::move(hook)); }
 
   /// The held module. Throws InvalidArgument if it has another type.
@@ -55,7 +55,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   struct Holder {
     virtual ~Holder() = default;
     virtual std::unique_ptr<Holder> clone() const = 0;
-    virtual bool assign(const Holder& other) = 0;  ///< False if it has another type.
+    virtual bool assign(const Holder& other) = 0;  ///< Returns false if `other` has another type.
     virtual Tensor forward(const Tensor& x) = 0;
     virtual ModuleBase& module() = 0;
   };

@@ -1,5 +1,5 @@
 // The layers of a transformer (Vaswani et al. 2017) and stacks of them. State-dict names, shapes and defaults are
-// PyTorch's. Masks as in MultiheadAttention: bool masks block attention where true, others are added to the scores.
+// PyTorch's. Masks are as in MultiheadAttention: bool masks block attention where true, others are added to the scores.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::nn {
 
-/// An activation function: any callable, or its name in PyTorch.
+/// An activation function: any callable, or a name that PyTorch uses.
 class LOCKSTEP_API ActivationFunction : public std::function<Tensor(const Tensor&)> {
  public:
   using std::function<Tensor(const Tensor&)>::function;
@@ -34,7 +34,7 @@ struct TransformerLayerOptions {
 /// Options of one call of an encoder.
 struct EncoderCall {
   Tensor src_mask = {}, src_key_padding_mask = {};  ///< As in MultiheadAttention.
-  bool is_causal = false;                           ///< src_mask is causal.
+  bool is_causal = false;                           ///< True: src_mask is causal.
 };
 
 /// Self-attention, then two linear layers; each part's output is added to its input and normalized.
@@ -46,7 +46,7 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   MultiheadAttention self_attn;         ///< Self-attention over src.
   Linear linear1, linear2;              ///< The feed-forward part.
   LayerNorm norm1, norm2;               ///< One for each part.
-  Dropout dropout, dropout1, dropout2;  ///< dropout is inside the feed-forward part, the others after each part.
+  Dropout dropout, dropout1, dropout2;  ///< `dropout` is in the feed-forward part, dropout1 and 2 follow the parts.
 
   auto members() {
     return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
@@ -67,7 +67,7 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
 struct DecoderCall {
   /// As in MultiheadAttention.
   Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool tgt_is_causal = false, memory_is_causal = false;  ///< The masks are causal.
+  bool tgt_is_causal = false, memory_is_causal = false;  ///< True: that mask is causal.
 };
 
 /// Self-attention, attention to the encoder's output, then two linear layers.
@@ -79,7 +79,7 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   MultiheadAttention self_attn, multihead_attn;   ///< Attention to tgt, and to memory.
   Linear linear1, linear2;                        ///< The feed-forward part.
   LayerNorm norm1, norm2, norm3;                  ///< One for each part.
-  Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` inside the feed-forward part, the others after each.
+  Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` is in the feed-forward part, 1 to 3 follow the parts.
 
   auto members() {
     return nn::members("self_attn", self_attn, "multihead_attn", multihead_attn, "linear1", linear1, "dropout", dropout,
@@ -115,7 +115,7 @@ class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
 
 class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
  public:
-  /// As TransformerEncoder.
+  /// Throws as TransformerEncoder does.
   TransformerDecoder(TransformerDecoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoder);
 
@@ -129,7 +129,7 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
 
 struct TransformerOptions {
   std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< Layers of each half.
-  std::int64_t dim_feedforward = 2048;                          ///< This and the rest are options of each layer.
+  std::int64_t dim_feedforward = 2048;                          ///< This option and those below are for each layer.
   double dropout = 0.1;
   ActivationFunction activation = relu;  ///< As in TransformerLayerOptions.
   double layer_norm_eps = 1e-5;          ///< As in TransformerLayerOptions.
@@ -139,15 +139,16 @@ struct TransformerOptions {
   TensorOptions tensor = {};
 };
 
-/// The masks of a call of a Transformer. Undefined ones hide nothing.
+/// The masks of a call of a Transformer. An undefined mask hides nothing.
 struct TransformerCall {
   Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};  ///< attn_mask of MultiheadAttention.
   /// key_padding_mask of MultiheadAttention: [batch, length], true for padding.
   Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;  ///< The mask is causal.
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;  ///< True: that mask is causal.
 };
 
-/// An encoder and a decoder, each with a final normalization. Matrices are initialized by Glorot, Bengio 2010.
+/// An encoder and a decoder, each with a final normalization. Matrices are initialized by xavier_uniform_() (Glorot,
+/// Bengio 2010).
 class LOCKSTEP_API Transformer : public Module<Transformer> {
  public:
   explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8, const TransformerOptions& options = {});

@@ -1,5 +1,5 @@
 // Layers whose weight is computed from other parameters in each pass: nn::weight_norm(nn::Linear(20, 40)). A wrapper
-// owns the layer and replaces it. The state dict has the keys of torch.nn.utils.parametrizations
+// owns the layer and takes its place in the model. The state dict has the keys of torch.nn.utils.parametrizations
 // (parametrizations.weight.original0, ...) and the layer's other keys; the layer itself holds no weight between passes.
 #pragma once
 
@@ -26,7 +26,8 @@ class ComputedWeight {
   Tensor& weight_;
 };
 
-/// Removes the weight from a layer. Throws InvalidArgument naming `wrapper` if the layer is lazy and has no weight yet.
+/// Removes the weight from a layer and returns it. Throws InvalidArgument naming `wrapper` if the layer is lazy and has
+/// no weight yet.
 LOCKSTEP_API Tensor taken_weight(const char* wrapper, Parameter& weight);
 /// Visits the layer's members except its weight.
 template <class Layer>
@@ -37,7 +38,8 @@ void visit_others(const Path& path, Layer& layer, Visitor& visitor) {
 }
 /// The norms over all dimensions except `dim`.
 LOCKSTEP_API Tensor norm_except(const Tensor& x, std::int64_t dim);
-/// Two unit vectors near the first singular vectors of a matrix [rows, columns], by power iteration from random ones.
+/// Two unit vectors near the first singular vectors of a matrix [rows, columns], by power iteration from random
+/// vectors.
 LOCKSTEP_API std::pair<Tensor, Tensor> first_singular_vectors(const Tensor& matrix, double eps);
 /// One iteration of the power method on u and v, in place, not recorded.
 LOCKSTEP_API void power_iteration(const Tensor& matrix, Tensor& u, Tensor& v, double eps);
@@ -48,7 +50,8 @@ LOCKSTEP_API Tensor over_largest_singular_value(const Tensor& weight, std::int64
 
 }  // namespace detail
 
-/// A layer whose weight is g v / |v|, g and |v| one number for each slice along `dim` (Salimans, Kingma 2016).
+/// A layer whose weight is g v / |v|, where g and |v| are one number for each slice along `dim` (Salimans, Kingma
+/// 2016).
 template <class Layer>
 class WeightNorm : public Module<WeightNorm<Layer>> {
  public:
@@ -117,7 +120,7 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   Parameter original;  ///< The parameter that the weight is computed from.
   Buffer u, v;         ///< The singular vectors.
 
-  /// The present weight, without an iteration.
+  /// The present weight. Runs no power iteration.
   Tensor weight() const { return detail::over_largest_singular_value(original, options_.dim, u.clone(), v.clone()); }
 
   template <class... Inputs>
