@@ -17,8 +17,8 @@ namespace lockstep::data::transforms {
 namespace {
 
 void check_range(const char* op, const char* option, const Range& range) {
-  expect(range[0] > 0 && range[0] <= range[1] && std::isfinite(range[1]), op, option, " to rise from above 0, got ",
-         range[0], " to ", range[1]);
+  expect(range[0] > 0 && range[0] <= range[1] && std::isfinite(range[1]), op, option,
+         " to be two bounds with 0 < first <= second, got ", range[0], " to ", range[1]);
 }
 
 struct Window {
@@ -71,7 +71,8 @@ class Rotation {
     each([&](double y, double x) { add(all, std::nearbyint(y), std::nearbyint(x), 1); });
     return all;
   }
-  /// The source neighbours above or below, left or right, with their bilinear weights.
+  /// For each pixel, one of the four pixels around its source place, with its bilinear weight: `below` and `right`, 0
+  /// or 1, select the pixel.
   Sources neighbour(int below, int right) const {
     Sources all;
     each([&](double y, double x) {
@@ -124,9 +125,10 @@ RandomRotation::RandomRotation(double degrees, const RandomRotationOptions& opti
     : RandomRotation(Range{-degrees, degrees}, options) {}
 RandomRotation::RandomRotation(Range degrees, const RandomRotationOptions& options)
     : degrees_(degrees), options_(options) {
-  expect(degrees[0] <= degrees[1], "RandomRotation", "degrees that rise, got ", degrees[0], " to ", degrees[1]);
+  expect(degrees[0] <= degrees[1], "RandomRotation", "degrees to be two bounds with first <= second, got ", degrees[0],
+         " to ", degrees[1]);
   expect(options.interpolation == Interpolation::nearest || options.interpolation == Interpolation::bilinear,
-         "RandomRotation", "the interpolation \"nearest\" or \"bilinear\", got another");
+         "RandomRotation", "the interpolation \"nearest\" or \"bilinear\", got another one");
 }
 
 Tensor RandomRotation::operator()(const Tensor& image) const {

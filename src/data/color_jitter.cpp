@@ -46,14 +46,14 @@ Range JitterRange::of_factor(const char* option) const {
   expect(range_ || about_ >= 0, "ColorJitter", option, " of at least 0, got ", about_);
   const Range range = range_.value_or(Range{std::max(0., 1 - about_), 1 + about_});
   expect(range[0] >= 0 && range[0] <= range[1] && std::isfinite(range[1]), "ColorJitter", option,
-         " to rise from 0 on, got ", range[0], " to ", range[1]);
+         " to be two bounds with 0 <= first <= second, got ", range[0], " to ", range[1]);
   return range;
 }
 
 Range JitterRange::of_hue() const {
   const Range range = range_.value_or(Range{-about_, about_});
   expect(range[0] >= -0.5 && range[0] <= range[1] && range[1] <= 0.5, "ColorJitter",
-         "hue to rise within -0.5 and 0.5, got ", range[0], " to ", range[1]);
+         "hue to be two bounds with -0.5 <= first <= second <= 0.5, got ", range[0], " to ", range[1]);
   return range;
 }
 

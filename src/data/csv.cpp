@@ -53,7 +53,7 @@ bool is_too_small(std::string_view digits) {
       return power.starts_with('-');
   }
   const std::string_view fraction = digits.substr(0, e);
-  const auto first = std::int64_t(fraction.find_first_of("123456789"));  // -1 for 0
+  const auto first = std::int64_t(fraction.find_first_of("123456789"));  // -1 if the number is 0
   const auto point = std::int64_t(std::min(fraction.find('.'), fraction.size()));
   return first < 0 || exponent <= (first < point ? first - point : first - point - 1);
 }
@@ -101,7 +101,7 @@ std::int64_t number_of(const CsvLines& lines, std::size_t column, Category& cate
   return number;
 }
 
-// Renumbers the categories, which were numbered in order of appearance, in sorted order.
+// Sorts the categories, which were numbered in order of appearance, and renumbers the values.
 template <class T>
 void sort_categories(std::vector<SelectedColumn>& selected, std::vector<T>& values) {
   for (std::size_t i = 0; i < selected.size(); ++i) {
@@ -138,9 +138,11 @@ void check_options(const CsvOptions& options) {
   if (!is_floating(options.dtype) && options.dtype != kInt64)
     throw DTypeError(text("[read_csv] expected a floating dtype or int64, got ", options.dtype));
   if (!options.header && !(options.columns.empty() && options.categories.empty()))
-    throw InvalidArgument("[read_csv] expected a header for columns by name, got .header = false");
+    throw InvalidArgument(
+        "[read_csv] expected a header, because .columns and .categories have column names; got .header = false");
   if (options.separator == '"' || options.separator == '\n' || options.separator == '\r')
-    throw InvalidArgument("[read_csv] expected a separator that is no quote and no line break, got one");
+    throw InvalidArgument(text("[read_csv] expected a separator other than a quote or a line break, got ",
+                               shown(std::string_view(&options.separator, 1))));
   constexpr double kInt64End = 9223372036854775808.0;
   if (const auto missing = options.missing; missing && options.dtype == kInt64)
     if (!(*missing >= -kInt64End && *missing < kInt64End && std::trunc(*missing) == *missing))

@@ -51,7 +51,7 @@ bool CsvLines::refill() {
   return at_ < buffer_.size();
 }
 
-// Only drops if at least half of the buffer was read, so that a byte is moved once on average.
+// Drops the bytes that were read, if they are at least half of the buffer: a byte is then moved once on average.
 void CsvLines::drop_what_was_read() {
   if (at_ >= buffer_.size() - at_) {
     buffer_.erase(0, at_);
@@ -86,7 +86,7 @@ void CsvLines::plain() {
   places_.emplace_back(from, end - from);
 }
 
-// Doubled quotes are unescaped in place: the content moves left over them.
+// Reads a quoted field. Unescapes doubled quotes in place: the text after them moves left.
 void CsvLines::quoted() {
   has_quotes_ = true;
   const std::size_t from = ++at_;

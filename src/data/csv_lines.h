@@ -44,10 +44,10 @@ class CsvLines {
   char separator_;
   std::string buffer_;  // the file's bytes from base_ on
   std::uint64_t base_ = 0;
-  std::size_t at_ = 0;                                       // position in the buffer, like the members below
-  std::size_t begin_ = 0;                                    // of the line
-  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of the fields: begin and length
-  bool has_quotes_ = false;                                  // a line with quotes is not empty, even if its field is
+  std::size_t at_ = 0;                                       // position in the buffer
+  std::size_t begin_ = 0;                                    // position of the line's first byte
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // position and length of each field
+  bool has_quotes_ = false;                                  // a line with quotes does not count as empty
   std::uint64_t line_ = 0, next_line_ = 1;
 };
 

@@ -15,8 +15,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
-constexpr std::int64_t kMaxEpoch = std::int64_t(1) << 62;  // none comes to the end of the numbers from there
-// An epoch that reads less than one in so many samples of its dataset counts them in a map, not in an array of all.
+constexpr std::int64_t kMaxEpoch = std::int64_t(1) << 62;  // counting on from there does not overflow
+// An epoch that reads less than 1 / kSparse of its dataset counts repetitions in a map, not in an array of all samples.
 constexpr std::size_t kSparse = 64;
 
 void check(bool holds, const char* expected, auto got) {
@@ -30,8 +30,8 @@ void check_options(const LoaderOptions& options) {
   check(options.prefetch_factor >= 1, "prefetch_factor >= 1", options.prefetch_factor);
   options.share.check();
   check(options.timeout.count() >= 0, "a timeout of at least 0 ms", options.timeout.count());
-  check(options.timeout.count() == 0 || options.num_workers > 0, "workers with a timeout, or nobody is waited for",
-        "none");
+  check(options.timeout.count() == 0 || options.num_workers > 0,
+        "num_workers > 0 with a timeout, which limits the wait for workers", "none");
   check(options.share.is_all() || options.seed, "a seed, the same in all processes, with a share of the rows", "none");
 }
 
@@ -69,7 +69,7 @@ std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch, RowRange ro
   return std::span(indices_).subspan(std::size_t(batch * options_.batch_size + rows.first), std::size_t(rows.count));
 }
 
-// The numbers of an epoch's samples and of its collations come from seeds of their own.
+// The random numbers of an epoch's samples and those of its collations have different seeds.
 GeneratorState EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) const noexcept {
   const auto position = std::size_t(batch * options_.batch_size + row);
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)),
@@ -99,7 +99,7 @@ EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& opt
 }
 
 EpochSchedule::EpochSchedule(const LoaderOptions& options) : dataset_size_(0), options_(options), batches_(kUnknown) {
-  check(!options.shuffle, "shuffle only for a dataset with a size", "it for one without");
+  check(!options.shuffle, "shuffle only for a dataset with a size", "a dataset without a size");
   check_options(options);
   state_ = {.seed = options.seed ? *options.seed : drawn_seed(), .batch_size = options.batch_size};
 }
@@ -175,7 +175,7 @@ void throw_no_such_batch(std::int64_t batch, std::int64_t batches) {
 void throw_two_loops() {
   throw InvalidArgument(
       "[DataLoader] expected one loop at a time over a dataset without a size, got a second one (after a TimeoutError: "
-      "the worker that hangs still reads it)");
+      "the worker that hangs still reads the dataset)");
 }
 
 void throw_no_state() {

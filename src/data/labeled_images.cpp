@@ -27,7 +27,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Returns the first of these that exists; if none does, the first one, so that opening it names the missing file.
+// Returns the first of these files that exists; if none does, the first one, so that opening it names the missing file.
 fs::path found(const char* op, const std::vector<fs::path>& places) {
   for (const fs::path& place : places)
     if (is_there(place)) return place;

@@ -86,7 +86,7 @@ class Parser {
       depth += (text_[at_] == '[') - (text_[at_] == ']');
       if (depth == 0) return std::string(text_.substr(begin, ++at_ - begin));
     }
-    fail("a text or a list, got no end of it");
+    fail("a text or a list, got the end of the header in it");
   }
   bool boolean() {
     peek();

@@ -42,7 +42,7 @@ struct Prefetcher::State {
   RankedCondition made;
   std::vector<Slot> slots;  // guarded by the mutex
 
-  TaskQueue queue;  // last: its tasks use the other members
+  TaskQueue queue;  // last, so destroyed first: its tasks use the other members
 
   Slot& slot(std::int64_t batch) { return slots[std::size_t(batch % options.window)]; }
 
@@ -86,7 +86,7 @@ Prefetcher::Prefetcher(const PrefetchOptions& options, Make make)
   for (std::int64_t i = 0; i < options.window; ++i) State::start_one(state_);
 }
 
-// Cancel before the stop request: otherwise a worker that ends because of it would begin another task.
+// Cancels waiting tasks before it requests the stop: otherwise a worker that stops would begin another task.
 Prefetcher::~Prefetcher() {
   state_->queue.cancel();
   state_->stop.request_stop();
@@ -100,7 +100,7 @@ void Prefetcher::wait() {
   State::Slot& slot = state_->slot(state_->next);
   const auto is_made = [&] { return slot.made; };
   std::unique_lock lock(state_->mutex);
-  // a loader used by another loader's dataset
+  // A worker (whose dataset uses another loader) runs tasks itself: all other workers may be waiting too.
   for (bool begun = !TaskQueue::on_worker(); !begun && !is_made(); lock.lock()) {
     lock.unlock();
     begun = !state_->queue.run_one();

@@ -1,4 +1,4 @@
-// Readers of files from any ByteSource: a file, or one of a test or fuzzer. They throw as the functions of the same
+// Readers of data from any ByteSource: a file, or bytes of a test or fuzzer. They throw as the functions of the same
 // names in lockstep/data, which open a file.
 #pragma once
 

@@ -45,8 +45,8 @@ class WeightTree {
     for (std::size_t node = leaves_ - 1; node > 0; --node) sums_[node] = sums_[2 * node] + sums_[2 * node + 1];
   }
 
-  /// Returns the leaf at the fraction `position` of the total, 0 <= position < 1. Never a leaf of weight 0 while the
-  /// total is positive.
+  /// Returns the leaf at the fraction `position` of the total, 0 <= position < 1. If the total is positive, this leaf
+  /// has a positive weight.
   std::int64_t find(double position) const {
     double left_over = position * sums_[1];
     std::size_t node = 1;

@@ -22,8 +22,8 @@ namespace {
 thread_local bool runs_a_task = false;
 
 // oneTBB's thread limit is per process, and the smallest requested limit applies. Loader tasks mostly wait, for files
-// or for each other, so the limit is raised to one thread per core plus the workers of all queues. A smaller limit set
-// by the program still applies.
+// or for each other, so this class raises the limit to one thread per core plus the workers of all queues. A smaller
+// limit set by the program still applies.
 class ExtraThreads {
  public:
   explicit ExtraThreads(int count) : count_(count) { add(count_); }
@@ -57,7 +57,7 @@ class ExtraThreads {
 int checked(int workers) {
   if (is_forked())
     throw BackendError("DataLoader", ENOTRECOVERABLE, "a forked process",
-                       "the threads that would be workers are its parent's. What to do: load without workers there");
+                       "the worker threads exist only in its parent. What to do: load with num_workers = 0 there");
   watch_forks();
   return workers;
 }

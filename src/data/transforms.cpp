@@ -12,7 +12,7 @@
 namespace lockstep::data::transforms {
 namespace {
 
-// round(room / 2) in Python: half to even
+// Returns round(room / 2) as Python rounds: half to even.
 std::int64_t half_to_even(std::int64_t room) { return room / 2 + (room % 2) * (room / 2 % 2); }
 
 // Reshapes one number per channel for broadcasting over an image.
@@ -29,7 +29,7 @@ Tensor ToFloat::operator()(const Tensor& image) const {
 Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(std::move(mean)), std_(std::move(std)) {
   expect(!mean_.empty() && mean_.size() == std_.size(), "Normalize",
          "as many numbers in std as in mean, at least one, got ", std_.size(), " and ", mean_.size());
-  for (const double number : std_) expect(number != 0, "Normalize", "no 0 in std, got one");
+  for (const double number : std_) expect(number != 0, "Normalize", "numbers other than 0 in std, got 0");
 }
 
 Tensor Normalize::operator()(const Tensor& image) const {

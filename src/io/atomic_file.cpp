@@ -1,5 +1,5 @@
-// A temporary file belongs to the process that holds its lock (flock). The lock ends with the process, which tells a
-// leftover from the file of a running writer.
+// A temporary file belongs to the process that holds its lock (flock). The lock ends with the process, so a file
+// without a lock is the leftover of a killed writer.
 #include <lockstep/io/atomic_file.h>
 
 #include <fcntl.h>
@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".lockstep-tmp";
-constexpr int kMaxWriters = 1000;      // of one file at once
-constexpr std::size_t kMaxKept = 200;  // bytes kept of the file's name in the temporary's: names may have 255
+constexpr int kMaxWriters = 1000;      // maximum number of writers of one file at once
+constexpr std::size_t kMaxKept = 200;  // bytes of the file's name in the temporary name, which may have 255
 constexpr int kMaxLinks = 40;          // the limit of Linux
 constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB per call
 
@@ -37,8 +37,9 @@ int open_retrying(const fs::path& path, int flags) {
   return descriptor;
 }
 
-// Opens the file with a temporary's name if it is a regular file without further hard links (with one it belongs to
-// someone else); returns -1 otherwise. O_NONBLOCK avoids waiting for a pipe, and has no effect on regular files.
+// Opens the file with a temporary file's name if it is a regular file with a single hard link (a file with several
+// belongs to someone else). Returns -1 otherwise. O_NONBLOCK avoids waiting for a pipe, and has no effect on regular
+// files.
 int open_leftover(const fs::path& path) {
   const int descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status;
@@ -62,14 +63,14 @@ bool is_at(const fs::path& path, int descriptor) {
          here.st_dev == open_file.st_dev;
 }
 
-// On a file system without locks all locks fail; leftovers are then not recognized, and not reused.
+// On a file system without locks, all locks fail. Leftovers are then not recognized, and not reused.
 enum class Lock { held, taken, none };
 Lock lock(int descriptor) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
   return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
 }
 
-// Throws an error that names the target, not the temporary.
+// Throws an error that names the target, not the temporary file.
 [[noreturn]] void fail_to_make(const fs::path& target) {
   IoError error("open", target.string(), errno);
   const fs::path folder = folder_of(target);
@@ -80,7 +81,7 @@ Lock lock(int descriptor) {
   throw error;
 }
 
-// Creates a file of that name, or takes over a leftover; returns -1 if a running writer has it.
+// Creates the temporary file `path`, or takes over a leftover. Returns -1 if a running writer has it.
 int take_temporary(const fs::path& path, const fs::path& target) {
   int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   const bool is_new = descriptor >= 0;

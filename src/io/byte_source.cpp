@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxRead = std::size_t(1) << 30;  // Linux reads at most 2 GiB - 4 KiB per call
 
-// O_NONBLOCK: a pipe is rejected later instead of waited for. It has no effect on regular files.
+// With O_NONBLOCK, open() does not wait for a pipe, which is rejected later. It has no effect on regular files.
 int open_to_read(const std::filesystem::path& path, Links links, const char* op) {
   check_path(op, path);
   const int descriptor =
@@ -43,7 +43,7 @@ FileSource::FileSource(const std::filesystem::path& path, Links links, const cha
 
 FileSource::~FileSource() { ::close(descriptor_); }
 
-// Not memory-mapped: SIGBUS would end the program if the file is truncated meanwhile.
+// The file is not memory-mapped: if it were truncated meanwhile, SIGBUS would end the program.
 void FileSource::read(std::uint64_t offset, void* to, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(to);
   while (bytes > 0) {

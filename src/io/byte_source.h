@@ -17,7 +17,7 @@ namespace lockstep {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// For error messages.
+  /// The name of the data in error messages.
   virtual const std::string& name() const = 0;
   virtual std::uint64_t size() const = 0;
   /// Throws FormatError if the data end before the size that size() returned.
@@ -29,7 +29,7 @@ class ByteSource {
     return found;
   }
   bool begins_with(std::string_view mark) { return size() >= mark.size() && bytes_at(0, mark.size()) == mark; }
-  /// Throws FormatError at that byte; the reason is put together as by text().
+  /// Throws FormatError at byte `offset`, with the reason text(reason...).
   template <class... Reason>
   [[noreturn]] void fail(std::uint64_t offset, const Reason&... reason) const {
     throw FormatError(name(), offset, text(reason...));

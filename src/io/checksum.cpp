@@ -1,7 +1,7 @@
 // xxHash is compiled in from its header, so that programs that link Lockstep do not need its library.
 #define XXH_INLINE_ALL
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// at low optimization GCC cannot inline functions marked always_inline, which is an error
+// Without this, GCC fails at low optimization: it cannot inline functions that are marked always_inline.
 #define XXH_NO_INLINE_HINTS 1
 #endif
 #include "io/checksum.h"

@@ -23,7 +23,8 @@ constexpr std::array<std::uint32_t, 256> table_of(std::uint32_t polynomial) {
 constexpr auto kCrc32cTable = table_of(0x82F63B78u);
 
 // Processes eight bytes at a time: M. E. Kounavis, F. L. Berry, "A systematic approach to building high performance
-// software-based CRC generators", ISCC 2005. Table k advances a byte past k further bytes.
+// software-based CRC generators", ISCC 2005. Table k has the CRC of each byte followed by
+// k zero bytes.
 constexpr auto kTables = [] {
   std::array<std::array<std::uint32_t, 256>, 8> tables = {};
   tables[0] = table_of(0xEDB88320u);

@@ -11,7 +11,7 @@ namespace lockstep {
 std::uint32_t crc32_of(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 
 std::uint32_t crc32c_of(const void* data, std::size_t bytes) noexcept;
-/// The masked form in TFRecord files; the CRC of bytes that contain their own CRC would be degenerate.
+/// The masked form of a CRC, which TFRecord files have: a CRC of bytes that contain a CRC would be degenerate.
 /// (TensorFlow, tsl/lib/hash/crc32c.h.)
 constexpr std::uint32_t masked_crc32c(std::uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 

@@ -17,7 +17,7 @@ class FileCalls {
   virtual int rename(const char* from, const char* to);
 };
 
-/// The implementation that this thread uses.
+/// Returns the implementation that this thread uses.
 FileCalls& file_calls() noexcept;
 
 /// Makes this thread use `calls`, until destroyed.

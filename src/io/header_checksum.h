@@ -20,7 +20,7 @@ void seal_header(std::string& json);
 /// Throws FormatError(file, ...) if the JSON begins with a wrong header checksum.
 void verify_header(const std::string& file, std::string_view json);
 /// Removes the checksums from the metadata. With `verify`, stores them in the entries, and throws FormatError(file,
-/// ...) unless there are both and one per tensor, or none.
+/// ...) unless both entries are there, with one checksum per tensor, or neither.
 void take_checksums(const std::string& file, std::string_view json, Header& header, bool verify);
 
 /// True if a name in __metadata__ is reserved for checksums.

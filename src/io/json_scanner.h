@@ -20,7 +20,7 @@ class JsonScanner {
 
   /// The position of the next token in the file.
   std::uint64_t position() const noexcept { return begin_ + at_; }
-  /// Throws FormatError at position(); the reason is put together as by text().
+  /// Throws FormatError at position(); the reason is text(reason...).
   template <class... Reason>
   [[noreturn]] void fail(const Reason&... reason) const {
     throw FormatError(file_, position(), text(reason...));
@@ -28,14 +28,14 @@ class JsonScanner {
 
   /// Returns the first byte of the next token; 0 at the end, and for a byte 0, which begins no token.
   char peek();
-  /// Reads the next token and returns true if it is this one of ,:[]{}; otherwise returns false.
+  /// If the next token is `token`, one of ,:[]{}, reads it and returns true; otherwise returns false.
   bool take(char token);
-  /// Reads the next token; throws FormatError unless it is this one.
+  /// Reads the next token. Throws FormatError unless it is `token`.
   void expect(char token);
   /// Throws FormatError unless all tokens were read.
   void expect_end();
 
-  /// Calls each(name) at the position of each member's value.
+  /// Reads an object. Calls each(name) at the position of each member's value.
   template <class Each>
   void object(const Each& each) {
     expect('{');
@@ -47,7 +47,7 @@ class JsonScanner {
     } while (take(','));
     expect('}');
   }
-  /// Calls each() at the position of each element.
+  /// Reads an array. Calls each() at the position of each element.
   template <class Each>
   void array(const Each& each) {
     expect('[');
@@ -56,11 +56,11 @@ class JsonScanner {
     while (take(','));
     expect(']');
   }
-  /// Returns a string without its quotes and escapes; valid UTF-8.
+  /// Reads a string. Returns it without its quotes and escapes, as valid UTF-8.
   std::string string();
-  /// Returns a number as written.
+  /// Reads a number. Returns it as written.
   std::string_view number();
-  /// Returns the next value, or its beginning, for a message.
+  /// Reads the next value, or its beginning. Returns a description of it for a message.
   std::string described();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kNothing = 0xffffffff;
 constexpr std::string_view kCounter = "collections.Counter";
-// Called without elements, which are added later.
+// Kinds of dicts that a pickle makes by a call without their elements, and fills afterwards.
 constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.defaultdict", kCounter};
 
 // Names of rejected opcodes: those before protocol 2, and references to objects outside the pickle.
@@ -164,7 +164,7 @@ class Machine {
     const int version = take<std::uint8_t>();
     if (version < 2 || version > 5) fail("expected pickle protocol 2 to 5, got ", version);
   }
-  // A little-endian integer of any length, in two's complement.
+  // Reads a little-endian integer of any length, in two's complement.
   void long_integer(std::uint64_t size) {
     need(size);
     if (size > 8) return bytes(size, "int");
@@ -228,7 +228,7 @@ class Machine {
   Value& top() { return values_[position_of_top()]; }
 
   void tuple(std::vector<std::uint32_t> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
-  // Elements of an object are dropped.
+  // Appends items to the value on top of the stack, which has this kind. Drops them if that value is an object.
   void append(const std::vector<std::uint32_t>& items, Kind kind) {
     Value& to = top();
     if (to.kind == Kind::object) return;
@@ -244,12 +244,13 @@ class Machine {
 
   void put(std::uint32_t position) {
     position_of_top();
-    if (position >= kMaxValues) fail("expected a memo below ", kMaxValues, ", got ", position);
+    if (position >= kMaxValues) fail("expected a position in the memo below ", kMaxValues, ", got ", position);
     if (position >= memo_.size()) memo_.resize(position + 1, kNothing);
     memo_[position] = position_of_top();
   }
   void get(std::uint32_t position) {
-    if (position >= memo_.size() || memo_[position] == kNothing) fail("expected a memo, got none at ", position);
+    if (position >= memo_.size() || memo_[position] == kNothing)
+      fail("expected a value in the memo, got none at ", position);
     push_known(memo_[position]);
   }
 
@@ -287,7 +288,7 @@ class Machine {
     if (called.text == kCounter && arguments.items.size() == 1 && values_[arguments.items[0]].kind == Kind::dict)
       return push_known(arguments.items[0]);
     if (called.text == kDicts[0] && !arguments.items.empty())
-      fail("expected an OrderedDict without arguments, got some");
+      fail("expected an OrderedDict without arguments, got one with arguments");
     push({.kind = Kind::dict});
   }
   // Ignores attributes. In a module's state dict, those of an OrderedDict are the versions of the modules, which are
@@ -295,7 +296,7 @@ class Machine {
   void build() {
     popped(1);
     if (const Kind kind = top().kind; kind != Kind::dict && kind != Kind::object)
-      fail("expected BUILD on an object or a dict, got it on something else");
+      fail("expected BUILD on an object or a dict, got BUILD on something else");
   }
 
   const std::string& file_;

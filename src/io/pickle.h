@@ -17,7 +17,7 @@ namespace lockstep::pickle {
 // values.
 inline constexpr std::uint64_t kMaxBytes = 64 << 20;
 inline constexpr std::size_t kMaxValues = 1 << 22;
-inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of "module.name": of one, and of all
+inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of one "module.name", of all together
 
 enum class Kind : std::uint8_t {
   none,
@@ -40,7 +40,7 @@ inline constexpr std::int64_t kOtherName = -1;
 struct Value {
   Kind kind = Kind::none;
   std::uint32_t at = 0;  ///< Position in the pickle, in bytes.
-  /// Value of a boolean or integer. For a global, and for a call, the position of the name in `allowed`, or kOtherName.
+  /// The value of a boolean or integer; for a global or a call, the position of the name in `allowed`, or kOtherName.
   std::int64_t integer = 0;
   std::string_view text = {};  ///< A text; for a global its name, "torch.FloatStorage"; for an object its type.
   /// Elements of a tuple or list; key, value, key, value, ... of a dict; the argument tuple of a call (not copied,

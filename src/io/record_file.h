@@ -14,13 +14,13 @@ class RecordFile {
  public:
   /// Creates a new file. Throws IoError, also if the file exists.
   explicit RecordFile(std::filesystem::path path);
-  /// Flushes; a failure to write is reported on standard error.
+  /// Flushes. Reports a failure to write on standard error.
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Buffers the record; flushes when more than kMaxBuffered bytes are buffered.
+  /// Buffers the record, and flushes when more than kMaxBuffered bytes are buffered.
   void add(std::string_view record);
   /// Writes the buffer, whole records per call, so that readers see no partial ones. Throws IoError; records that were
   /// not written stay in the buffer for another attempt.

@@ -36,7 +36,7 @@ Opened open(ByteSource& source, bool verify) {
   std::uint64_t length = 0;
   source.read(0, &length, sizeof length);
   if (length > kMaxHeaderBytes)
-    source.fail(0, kKinds, "one that begins with ",
+    source.fail(0, kKinds, "a file that begins with ",
                 shown(source.bytes_at(0, std::min<std::uint64_t>(source.size(), 24))),
                 ": give the file that lockstep::save() or torch.save() wrote");
   if (length > rest)

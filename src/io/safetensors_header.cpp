@@ -24,7 +24,7 @@ constexpr std::array<NamedDType, 8> kDTypes = {{{"BOOL", kBool},
                                                 {"F32", kFloat32},
                                                 {"F64", kFloat64}}};
 
-// `bytes` as a JSON string of printable ASCII. Bytes that are not UTF-8 become \ufffd.
+// Returns `bytes` as a JSON string of printable ASCII. Bytes that are not UTF-8 become \ufffd.
 std::string escaped(std::string_view bytes) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kEscapes = "\"\\bfnrt";
   std::string out = "\"";
@@ -89,7 +89,8 @@ std::string header_json(const Header& header) {
   }
   result += '}';
   for (const Entry& entry : header.entries) {
-    if (entry.key == kMetadataKey) throw InvalidArgument("[save] expected keys other than __metadata__, got it");
+    if (entry.key == kMetadataKey)
+      throw InvalidArgument("[save] expected no tensor with the key __metadata__, which is reserved, got one");
     result += ',' + text_json(entry.key) + ':' + entry_json(entry);
   }
   result += '}';

@@ -16,8 +16,8 @@
 namespace lockstep::safetensors {
 
 inline constexpr std::uint64_t kLengthBytes = 8;               // the header's length, which precedes it
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the format's reference implementation
-// A parsed header takes more memory than its text; these bound it, for one of 100 MB and of 10 MB.
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference implementation
+// A parsed header takes more memory than its text. These limits bound it, whatever a text of kMaxHeaderBytes holds.
 inline constexpr std::size_t kMaxTensors = 1 << 18;
 inline constexpr std::size_t kMaxTexts = 1 << 16;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
@@ -27,7 +27,7 @@ struct Entry {
   DType dtype = kFloat32;
   Shape shape;
   std::uint64_t begin = 0, end = 0;            ///< Position in the data, which follow the header, in bytes.
-  std::uint64_t noticed_at = 0;                ///< Where its description ends in the file.
+  std::uint64_t noticed_at = 0;                ///< Position after its description in the file, for errors.
   std::optional<std::uint64_t> checksum = {};  ///< Checksum of its data, if known.
 };
 

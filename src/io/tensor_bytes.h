@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// Nullopt if a size is negative, or if bytes or strides exceed 64 bits, as for [0, 2^62, 2^62].
+/// The number of bytes of a tensor. Nullopt if a size is negative, or if bytes or strides exceed 64 bits, as for [0,
+/// 2^62, 2^62].
 inline std::optional<std::uint64_t> tensor_bytes(const Shape& sizes, DType dtype) {
   auto room = std::int64_t(size_of(dtype));
   bool is_empty = false;

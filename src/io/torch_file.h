@@ -44,9 +44,9 @@ struct State {
 /// that the pickle states. Throws FormatError(file, ...).
 State parse_state(const std::string& file, std::string_view pickle, std::uint64_t begin);
 
-/// True if the file was written by torch.save, by its first bytes: a zip file, or the format of PyTorch before 1.6.
+/// True if the first bytes are those of a file of torch.save: a zip file, or the format of PyTorch before 1.6.
 bool is_torch_file(ByteSource& source);
-/// Tensors that share a storage in the file share it in the result. Throws FormatError.
+/// Reads all tensors. Tensors that share a storage in the file share it in the result. Throws FormatError.
 safetensors::Contents read(ByteSource& source, const ReadOptions& options);
 FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
 

@@ -21,7 +21,7 @@ constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxSkipped = safetensors::kMaxTexts;
 // Functions that rebuild tensors of other kinds: quantized, sparse, subclasses.
 constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
-// Limits on the length of all names together, absolute and per byte of the pickle: many values may share one long key.
+// Limits on the bytes of all names together, in all and per byte of the pickle: many values may share one long key.
 constexpr std::size_t kMaxNameBytes = 64 << 20, kMaxNameBytesPerByte = 16, kLeastNameBytes = 1 << 20;
 
 const std::vector<std::string_view> kAllowed = {
@@ -51,7 +51,7 @@ std::string_view kind_name(Kind kind) {
 struct Name {
   const Name* parent = nullptr;
   std::string_view key = {};
-  std::size_t index = 0;  // in a list, which has no keys
+  std::size_t index = 0;  // the position in a list, which has no keys
   bool has_key = true;
 
   std::size_t size() const {
@@ -171,7 +171,7 @@ class Reader {
   }
 
   const std::vector<std::uint32_t>& arguments_of(const Value& call) const { return values_[call.items[0]].items; }
-  // Returns the elements of a tuple, a list, or a torch.Size of one.
+  // Returns the elements of a tuple, a list, or a torch.Size that is made of one of them.
   const std::vector<std::uint32_t>& elements(const Value& value) const {
     if (value.kind == Kind::tuple || value.kind == Kind::list) return value.items;
     if (value.kind == Kind::call && value.integer == kSize && arguments_of(value).size() == 1)
@@ -196,8 +196,8 @@ class Reader {
     return sizes;
   }
 
-  // _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]);
-  // _rebuild_parameter(tensor, requires_grad, hooks).
+  // Reads a call: _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]);
+  // or _rebuild_parameter(tensor, requires_grad, hooks).
   TensorEntry tensor(const Value& value, int depth) {
     if (value.kind != Kind::call) fail(value, "expected a tensor, got ", described(value));
     const auto& arguments = arguments_of(value);
@@ -207,7 +207,7 @@ class Reader {
       fail(value, "expected a tensor, got ", described(value), " with ", arguments.size(), " arguments");
     if (arguments.size() == 7)
       if (const Value& extra = values_[arguments[6]]; extra.kind != Kind::none && !extra.items.empty())
-        fail(extra, "expected a tensor without attributes such as neg, got some");
+        fail(extra, "expected a tensor without attributes such as neg, got one with attributes");
     TensorEntry entry = {.storage = storage(values_[arguments[0]]),
                          .offset = natural(arguments[1], "an offset"),
                          .sizes = shape(arguments[2], "sizes"),
@@ -241,7 +241,7 @@ class Reader {
     entry.strides = contiguous_strides(entry.sizes);
   }
 
-  // ("storage", torch.FloatStorage, key, device, elements)
+  // Reads the id of a storage: ("storage", torch.FloatStorage, key, device, elements).
   std::size_t storage(const Value& value) {
     if (value.kind != Kind::persistent) fail(value, "expected a storage, got ", described(value));
     const auto& id = elements(values_[value.items[0]]);

@@ -25,7 +25,7 @@ class ZipArchive {
     std::uint64_t bytes = 0;
     std::uint64_t packed = 0;  ///< Size in the file: `bytes`, unless the entry is compressed.
     std::uint32_t crc = 0;
-    std::uint16_t method = 0;  ///< Compression method; 0: stored.
+    std::uint16_t method = 0;  ///< Compression method; 0: no compression.
   };
 
   /// Reads the directory and all local headers. Throws FormatError for a malformed file; for entries that are

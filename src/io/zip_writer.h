@@ -13,7 +13,7 @@ namespace lockstep {
 
 class ZipWriter {
  public:
-  /// `file` must outlive this, and receives only the archive.
+  /// `file` must outlive this. Nothing else may be written to it.
   explicit ZipWriter(AtomicFile& file) : file_(file) {}
 
   /// Adds an entry with the data `before`, then `bytes` bytes at `data`. Names must be distinct, UTF-8, and at most

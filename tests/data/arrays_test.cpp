@@ -258,7 +258,7 @@ TEST(ReadNpy, RefusesHostileFiles) {
       {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "abcd"),
        "[x.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"[('a', '<f4')]\""},
       {npy("{'descr': [('a', 'fortran_order': False}", ""),
-       "[x.npy] at byte 50: expected the header of an array with a text or a list, got no end of it"},
+       "[x.npy] at byte 50: expected the header of an array with a text or a list, got the end of the header in it"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387904, 4611686018427387904)}", ""),
        "[x.npy] at byte 10: expected sizes that fit the 0 bytes of data, got [0, 4611686018427387904, "
        "4611686018427387904]"},

@@ -223,7 +223,7 @@ TEST(ReadCsv, RefusesOptionsThatDoNotFitEachOther) {
   EXPECT_EQ(csv_error([] {
               csv("1\n", {.header = false, .categories = {{"a", {}}}});
             }),
-            "[read_csv] expected a header for columns by name, got .header = false");
+            "[read_csv] expected a header, because .columns and .categories have column names; got .header = false");
   EXPECT_EQ(csv_error([] {
               csv("a\nx\n", {.categories = {{"a", {"x", "x"}}}});
             }),

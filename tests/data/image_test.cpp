@@ -80,7 +80,7 @@ TEST_F(ReadJpeg, GivesPixels) {
     for (std::int64_t c = 0; c < channels; ++c)
       for (const std::uint8_t value : image[c].to_vector<std::uint8_t>()) EXPECT_NEAR(value, 200 >> c, 3) << name;
   }
-  EXPECT_NE(image_error([] { read_image(image_file("cmyk.jpg")); }).find("expected a JPEG, got one in CMYK"),
+  EXPECT_NE(image_error([] { read_image(image_file("cmyk.jpg")); }).find("expected a JPEG, got a JPEG in CMYK"),
             std::string::npos);
 }
 

@@ -137,7 +137,7 @@ TEST(IterableLoader, RefusesTheStateOfWhatDoesNotBeginAnew) {
 
 TEST(IterableLoader, RefusesToShuffle) {
   EXPECT_EQ(thrown<InvalidArgument>([] { DataLoader(Once{5}, {.shuffle = true}); }),
-            "[DataLoader] expected shuffle only for a dataset with a size, got it for one without");
+            "[DataLoader] expected shuffle only for a dataset with a size, got a dataset without a size");
 }
 
 struct BreaksAtFour : Anew {

@@ -129,7 +129,7 @@ TEST(DataLoaderTimeout, KeepsAStreamThatAWorkerHangsIn) {
 
 TEST(DataLoaderTimeout, NeedsWorkers) {
   EXPECT_EQ(thrown<InvalidArgument>([] { DataLoader(Hanging(), {.timeout = milliseconds(5)}); }),
-            "[DataLoader] expected workers with a timeout, or nobody is waited for, got none");
+            "[DataLoader] expected num_workers > 0 with a timeout, which limits the wait for workers, got none");
   EXPECT_THROW(DataLoader(Hanging(), {.num_workers = 1, .timeout = milliseconds(-5)}), InvalidArgument);
 }
 

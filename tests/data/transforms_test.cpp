@@ -44,7 +44,8 @@ TEST(Normalize, RefusesWhatDoesNotFit) {
               Normalize({1}, {1, 2});
             }),
             "[Normalize] expected as many numbers in std as in mean, at least one, got 2 and 1");
-  EXPECT_EQ(testing::thrown<InvalidArgument>([] { Normalize({1}, {0}); }), "[Normalize] expected no 0 in std, got one");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { Normalize({1}, {0}); }),
+            "[Normalize] expected numbers other than 0 in std, got 0");
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1, 2}, {1, 2})(ones({3, 2, 2}));
             }),
@@ -89,7 +90,7 @@ TEST(RandomCrop, RefusesAnImageThatIsTooSmall) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               RandomCrop({0, 4});
             }),
-            "[RandomCrop] expected a size from 1 on, got 0 and 4");
+            "[RandomCrop] expected a height and width of at least 1, got 0 and 4");
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               RandomCrop({1, 1}, {.padding = -1});
             }),
@@ -108,7 +109,7 @@ TEST(CenterCrop, TakesTheMiddle) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               CenterCrop({0, 1});
             }),
-            "[CenterCrop] expected a size from 1 on, got 0 and 1");
+            "[CenterCrop] expected a height and width of at least 1, got 0 and 1");
 }
 
 // A linear image stays linear: interpolation between pixel centres is exact.
@@ -123,7 +124,7 @@ TEST(Resize, KeepsAPlane) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Resize({1, 0});
             }),
-            "[Resize] expected a size from 1 on, got 1 and 0");
+            "[Resize] expected a height and width of at least 1, got 1 and 0");
 }
 
 TEST(RandomHorizontalFlip, MirrorsSome) {

@@ -45,7 +45,7 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
 
 // The error for a file with this beginning.
 std::string no_length(const std::string& beginning) {
-  return "at byte 0: expected a safetensors file, or one that PyTorch saved, got one that begins with " + beginning +
+  return "at byte 0: expected a safetensors file, or one that PyTorch saved, got a file that begins with " + beginning +
          ": give the file that lockstep::save() or torch.save() wrote";
 }
 

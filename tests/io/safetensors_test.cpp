@@ -153,7 +153,7 @@ TEST(Safetensors, WhatAFileCannotHoldIsRefusedBeforeItIsTouched) {
     return testing::thrown<InvalidArgument>([&] { save(state, folder / "a.safetensors", metadata); });
   };
   EXPECT_EQ(try_to_save(undefined), R"([save] expected a tensor for "x", got an undefined one)");
-  EXPECT_EQ(try_to_save(reserved), "[save] expected keys other than __metadata__, got it");
+  EXPECT_EQ(try_to_save(reserved), "[save] expected no tensor with the key __metadata__, which is reserved, got one");
   EXPECT_EQ(try_to_save(broken), R"([save] expected UTF-8, got "caf\ufffd")");
   EXPECT_EQ(try_to_save({}, {{"x", "\xff"}}), R"([save] expected UTF-8, got "\ufffd")");
   EXPECT_EQ(testing::contents(folder / "a.safetensors"), "old");

@@ -32,8 +32,8 @@ class LOCKSTEP_API RandomVerticalFlip {
 };
 
 struct RandomRotationOptions {
-  Choice<Interpolation> interpolation = Interpolation::nearest;  ///< Between the pixels: "nearest" or "bilinear".
-  double fill = 0;                                               ///< The value of pixels from outside the image.
+  Choice<Interpolation> interpolation = Interpolation::nearest;  ///< "nearest" or "bilinear".
+  double fill = 0;                                               ///< The value where a pixel is outside the image.
 };
 
 /// Rotates the image about its centre, counterclockwise, by a random angle in degrees. The size stays the same.
@@ -42,7 +42,7 @@ class LOCKSTEP_API RandomRotation {
   /// The angle is from [-degrees, degrees]. Throws InvalidArgument for negative degrees, and for other interpolations.
   explicit RandomRotation(double degrees, const RandomRotationOptions& options = {});
   explicit RandomRotation(Range degrees, const RandomRotationOptions& options = {});
-  Tensor operator()(const Tensor& image) const;  ///< Any dtype; "bilinear" needs a floating one.
+  Tensor operator()(const Tensor& image) const;  ///< Takes any dtype; "bilinear" needs a floating one.
 
  private:
   Range degrees_;
@@ -54,8 +54,8 @@ struct RandomResizedCropOptions {
   Range ratio = {3. / 4, 4. / 3};  ///< The window's width / height; its logarithm is uniform.
 };
 
-/// A window of random size, aspect ratio and position, resized as Resize does (bilinear, no antialiasing). After ten
-/// sizes that do not fit, takes the largest centred window whose ratio is in the range.
+/// Cuts out a window of random size, aspect ratio and position, and resizes it as Resize does (bilinear, no
+/// antialiasing). If ten random sizes do not fit, takes the largest centred window whose ratio is in the range.
 class LOCKSTEP_API RandomResizedCrop {
  public:
   /// Throws InvalidArgument for a size less than 1, and for ranges that are not positive or whose bounds are reversed.
@@ -74,7 +74,7 @@ struct RandomErasingOptions {
   double value = 0;            ///< The value of erased pixels.
 };
 
-/// Fills a rectangle at a random place, or none after ten sizes that do not fit. The input image is not changed.
+/// Fills a rectangle at a random place. If ten random sizes do not fit, fills nothing. The input image is not changed.
 class LOCKSTEP_API RandomErasing {
  public:
   /// Throws InvalidArgument for options out of range.
@@ -103,9 +103,9 @@ class LOCKSTEP_API JitterRange {
 struct ColorJitterOptions {
   JitterRange brightness = 0;  ///< Factor of all pixel values.
   JitterRange contrast = 0;    ///< Factor of the difference between a pixel and the mean of the grey image.
-  /// Factor of the difference between a pixel and the grey image. No effect on one channel.
+  /// Factor of the difference between a pixel and the grey image. Without effect on an image of one channel.
   JitterRange saturation = 0;
-  JitterRange hue = 0;  ///< Shift of the hue; 1 is a whole circle. No effect on one channel.
+  JitterRange hue = 0;  ///< Shift of the hue; 1 is a whole circle. Without effect on an image of one channel.
 };
 
 /// Changes brightness, contrast, saturation and hue by random amounts, in random order. Clamps the result to [0, 1].

@@ -19,7 +19,7 @@ struct RowRange {
 /// has ceil(B / (processes * devices)) rows of a batch of B, in order of the processes; the last devices have fewer or
 /// none (ScatterSplit::chunk). By default, all rows.
 struct LOCKSTEP_API BatchShare {
-  int process = 0;    ///< From 0.
+  int process = 0;    ///< This process's number, from 0.
   int processes = 1;  ///< Number of processes.
   int devices = 1;    ///< Devices per process.
 

@@ -21,7 +21,7 @@
 
 namespace lockstep::data {
 
-/// Passed to the code that makes a batch: carries the stop request in and the progress out.
+/// Passed to the code that makes a batch: tells it to stop, and gets its progress.
 struct MakeContext {
   std::stop_token stop = {};                    ///< Requests an early end.
   std::atomic<std::int64_t>* sample = nullptr;  ///< Set to the index of the sample that is being read; -1: none.
@@ -52,7 +52,7 @@ auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices
   }
 }
 
-/// Calls `read` with `generator` as the thread's random sequence; adds the sample's index to its errors.
+/// Calls `read` with `generator` as the thread's random sequence, and adds the sample's index to errors.
 template <class Read>
 auto read_sample(std::int64_t index, GeneratorState generator, const MakeContext& context, const Read& read) {
   const GeneratorGuard guard(generator);
@@ -64,8 +64,8 @@ auto read_sample(std::int64_t index, GeneratorState generator, const MakeContext
   }
 }
 
-/// Calls `collate` with the batch's random sequence; adds the batch's number to its errors. If `is_none`, the batch is
-/// cut to 0 rows.
+/// Calls `collate` with the batch's random sequence, and adds the batch's number to errors. If `is_none`, cuts the
+/// batch to 0 rows.
 template <class CollateBatch>
 auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const CollateBatch& collate) {
   GeneratorState generator = plan.collate_generator(batch);
@@ -89,11 +89,11 @@ class BatchSource {
 
   BatchSource(D dataset, Collate collate) : dataset_(std::move(dataset)), collate_(std::move(collate)) {}
 
-  const D& dataset() const noexcept { return dataset_; }  ///< As given.
+  const D& dataset() const noexcept { return dataset_; }  ///< The dataset, as given.
 
-  /// Returns nullopt if a stop was requested. Errors of get() name the index of the sample, those of the collation the
-  /// number of the batch. If this process has no row of the batch, makes a batch of the first row and cuts it to 0
-  /// rows.
+  /// Returns nullopt if a stop was requested. Errors of get() name the index of the sample, errors of the collation
+  /// name the number of the batch. If this process has no row of the batch, makes a batch of the first row and cuts it
+  /// to 0 rows.
   auto make(const EpochPlan& plan, std::int64_t batch, const MakeContext& context) const {
     const RowRange mine = plan.rows(batch), made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
     const SampleIndices indices = plan.indices(batch, made);

@@ -12,7 +12,7 @@
 //   std::string            std::vector<std::string>
 //   struct with members()  the same struct, each member collated, if it is default constructible and each member's
 //                          batch has the member's type, as that of a Tensor has
-//   anything else          std::vector of the samples; does not compile for what may hide tensors (kHidesNoTensors)
+//   anything else          std::vector of the samples; does not compile if T may hide tensors (kHidesNoTensors)
 //
 // For another rule, specialize Collator or give the loader a function. Safe from any thread.
 #pragma once
@@ -46,7 +46,7 @@ using SampleIndices = std::span<const std::int64_t>;
 /// Makes a batch of one or more samples of type T, which it may move from.
 template <class T>
 struct Collator {
-  /// By default: the samples themselves, in order.
+  /// Returns the samples themselves, in order.
   static std::vector<T> collate(std::vector<T> samples, SampleIndices) {
     require_shown_tensors<T>();
     return samples;
@@ -80,7 +80,7 @@ LOCKSTEP_API Tensor stack_samples(std::span<const Tensor> samples, SampleIndices
 LOCKSTEP_API std::string part_name(std::size_t element);
 LOCKSTEP_API std::string part_name(std::string_view key);
 
-/// Collates one part of the samples: take(sample) moves it out.
+/// Collates one part of the samples. take(sample) moves this part out of a sample.
 template <class Part, class T, class Take>
 Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Take& take) {
   std::vector<Part> parts;
@@ -152,7 +152,7 @@ inline constexpr bool kKeepTypes = false;
 template <class... T>
 inline constexpr bool kKeepTypes<lockstep::NamedMembers<T...>> = (std::same_as<Collated<T>, T> && ...);
 
-/// A struct whose batch can be the same struct.
+/// A struct whose batch can be a value of the same struct.
 template <class T>
 concept CollatesByMembers =
     HasMembers<T> && std::default_initializable<T> && kKeepTypes<decltype(std::declval<T&>().members())>;

@@ -42,11 +42,11 @@ struct CsvOptions {
 struct LOCKSTEP_API Csv {
   std::vector<std::string> columns;  ///< Empty without a header.
   Tensor values;                     ///< [rows, columns]
-  CsvCategories categories = {};     ///< All categories of the text columns read, by number.
+  CsvCategories categories = {};     ///< The categories of the text columns that were read.
 
-  /// A column: [rows], a view. Throws InvalidArgument unless exactly one column has that name.
+  /// Returns a column [rows], a view. Throws InvalidArgument unless exactly one column has that name.
   Tensor column(std::string_view name) const;
-  /// Several columns: [rows, names], a copy. Throws as column() does.
+  /// Returns several columns [rows, names], a copy. Throws as column() does.
   Tensor select(const std::vector<std::string>& names) const;
 };
 

@@ -34,7 +34,7 @@ LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t s
                                                                   std::uint64_t seed);
 LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::span<const double> shares,
                                                                   std::uint64_t seed);
-/// The position of the first number greater than `index` in `ends`, which is increasing.
+/// Returns the position in `ends`, which is increasing, of the first number greater than `index`.
 LOCKSTEP_API std::size_t part_of(std::int64_t index, std::span<const std::int64_t> ends);
 }  // namespace detail
 
@@ -206,9 +206,10 @@ auto mapped(const Function& function, Sample sample) {
 }
 }  // namespace detail
 
-/// Applies a function to each sample when it is read. The function gets the whole sample if it takes it; else, of a
-/// tuple or pair, as many of the first parts as it takes: the image of (image, label), or image and mask of (image,
-/// mask, name). Its result replaces these parts (a tuple replaces several), and the other parts stay.
+/// Applies a function to each sample when the sample is read. If the function takes a whole sample, it gets that. If it
+/// does not, the sample is a tuple or pair, and the function gets as many of its first parts as it takes: the image of
+/// (image, label), or image and mask of (image, mask, name). The function's result replaces these parts (a tuple
+/// replaces several), and the other parts stay.
 template <LoadableDataset D, class Function>
 class MapDataset {
  public:

@@ -44,7 +44,7 @@ class LOCKSTEP_API DeviceCopies {
 
   Tensor copy(const Tensor& tensor);
   std::optional<cuda::Event> mark();
-  /// The same stream for all batches, so that the allocator can reuse the memory of one for the next.
+  /// The same stream for all batches, so that the allocator can reuse the memory of one batch for the next.
   Stream stream();
 
   Device device_;

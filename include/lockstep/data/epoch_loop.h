@@ -1,6 +1,6 @@
 // EpochLoop: one loop over the batches of an epoch. Makes the batches itself or has workers prefetch them, and copies
-// them to a device if requested. Used by the thread of the loop. The destructor waits for all its work, except for a
-// worker that hangs (see Prefetcher).
+// them to a device if requested. Only the thread of the loop uses it. The destructor waits for all work, except for
+// that of a worker that hangs (see Prefetcher).
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ namespace lockstep::data {
 template <class Batch>
 using BatchMaker = std::function<std::optional<Batch>(const EpochPlan&, std::int64_t number, const MakeContext&)>;
 
-/// The constructor makes the first batch, so it may throw the errors of making one.
+/// The constructor makes the first batch, so it may throw the errors of the maker.
 template <class Batch>
 class EpochLoop {
  public:
@@ -58,7 +58,7 @@ class EpochLoop {
     produce();
   }
 
-  /// Nullopt at the end, and after an error.
+  /// The current batch; nullopt at the end, and after an error.
   std::optional<Batch>& batch() noexcept { return batch_; }
 
   /// Moves on to the next batch; throws the errors of making it.
@@ -71,7 +71,7 @@ class EpochLoop {
  private:
   struct Slot {
     std::optional<Batch> batch;
-    std::atomic<std::int64_t> sample = -1;  // the index of the sample being read for it; -1: none
+    std::atomic<std::int64_t> sample = -1;  // the index of the sample being read for the batch; -1: none
   };
 
   // State shared with workers; a worker that hangs keeps it alive.
@@ -147,7 +147,7 @@ class EpochLoop {
     return std::move(now.batch);
   }
 
-  // An error now is thrown when its batch is due.
+  // Gets the next batch and enqueues its copy. If this fails, next_on_device() throws the error when the batch is due.
   void look_ahead() {
     Ahead& ahead = ahead_.emplace();
     try {
@@ -176,10 +176,10 @@ class EpochLoop {
   const std::shared_ptr<DeviceCopies> copies_;
   const std::shared_ptr<Work> work_;
   std::int64_t next_;       // the next batch to make or take
-  std::int64_t delivered_;  // batches that the loop has got or, after a resume, skips
+  std::int64_t delivered_;  // number of batches that the loop has got, or skipped after load_state()
   std::optional<Batch> batch_;
   std::optional<Ahead> ahead_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the other members
+  std::unique_ptr<Prefetcher> prefetcher_;  // last, so destroyed first: its tasks use the others
 };
 
 }  // namespace lockstep::data

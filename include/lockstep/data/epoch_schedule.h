@@ -30,13 +30,13 @@ class LOCKSTEP_API EpochPlan {
   /// Throws InvalidArgument for an index outside of [0, dataset_size).
   EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size);
 
-  std::int64_t epoch() const noexcept { return options_.epoch; }  ///< From 0.
+  std::int64_t epoch() const noexcept { return options_.epoch; }  ///< The epoch's number, from 0.
   std::uint64_t loop() const noexcept { return options_.loop; }   ///< The number of the loop that the plan is for.
   std::int64_t first_batch() const noexcept { return options_.first_batch; }  ///< The batch that the loop begins at.
   std::int64_t batches() const noexcept { return options_.batches; }          ///< Batches in a whole epoch.
   std::int64_t batch_size() const noexcept { return options_.batch_size; }    ///< Rows over all processes.
   const BatchShare& share() const noexcept { return options_.share; }         ///< This process's rows.
-  /// This process's rows of a batch; possibly none.
+  /// This process's rows of a batch. There may be none.
   RowRange rows(std::int64_t batch) const noexcept;
   /// The sample indices of these rows of a batch.
   std::span<const std::int64_t> indices(std::int64_t batch, RowRange rows) const noexcept;
@@ -64,11 +64,12 @@ class LOCKSTEP_API EpochSchedule {
     std::function<std::vector<std::int64_t>(std::int64_t epoch)> indices;
   };
 
-  /// Sequential order, or shuffled by the seed. Throws InvalidArgument for options out of range.
+  /// For sequential order, or for an order shuffled by the seed. Throws InvalidArgument for options out of range.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options);
-  /// The order of a sampler; throws InvalidArgument for options.shuffle.
+  /// For the order of a sampler. Throws InvalidArgument if options.shuffle is set.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
-  /// For a dataset without a size: an epoch has at most kUnknown batches. Throws InvalidArgument for options.shuffle.
+  /// For a dataset without a size: an epoch has at most kUnknown batches. Throws InvalidArgument if
+  /// options.shuffle is set.
   explicit EpochSchedule(const LoaderOptions& options);
 
   /// Upper bound on the batches of a dataset without a size.
@@ -85,7 +86,7 @@ class LOCKSTEP_API EpochSchedule {
   EpochPlan begin_epoch();
   /// Reports that a loop will now get batch number `next_batch` - 1. Ignored unless the loop is the latest one.
   void advance(std::uint64_t loop, std::int64_t next_batch) noexcept;
-  /// Reports that a loop has had all batches.
+  /// Reports that a loop has got all batches.
   void finish(std::uint64_t loop) noexcept;
 
   LoaderState state() const noexcept { return state_; }  ///< The position of the loop that was begun last.

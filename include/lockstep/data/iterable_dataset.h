@@ -49,7 +49,7 @@ inline constexpr bool kRestartable = SampleRange<D> || requires(D& dataset) {
 template <IterableDataset D>
 inline constexpr bool kConcurrentlyIterable = SampleRange<D>&& std::ranges::forward_range<const D>;
 
-/// One epoch of a dataset. One thread at a time.
+/// Reads one epoch of a dataset. One thread at a time.
 template <IterableDataset D>
 class SampleReader;
 

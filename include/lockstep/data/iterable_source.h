@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-/// Orders the threads that read: one batch at a time. Safe from any thread.
+/// Makes threads take turns to read samples, in the order of the batches. Safe from any thread.
 class LOCKSTEP_API ReadSequencer {
  public:
   explicit ReadSequencer(std::int64_t first_batch);
@@ -41,7 +41,7 @@ class IterableSource {
  public:
   using Sample = typename SampleReader<D>::Sample;
 
-  /// `lease`: kept alive while anything may read the dataset.
+  /// `lease`: an object that lives as long as a thread may read the dataset.
   IterableSource(std::shared_ptr<D> dataset, std::shared_ptr<const Collate> collate, std::int64_t first_batch,
                  bool drop_last, std::shared_ptr<void> lease)
       : collate_(std::move(collate)),
@@ -71,10 +71,10 @@ class IterableSource {
   std::int64_t rows_in(std::int64_t batch) const { return sequencer_.rows_in(batch); }
 
  private:
-  // Returns false if the samples read make no batch.
+  // Reads the samples of a batch. Returns false if a stop was requested, or if too few are left to make a batch.
   bool read(const EpochPlan& plan, std::int64_t batch, const MakeContext& context, std::vector<Sample>& samples) const {
     const std::int64_t first = batch * plan.batch_size();
-    bool ended = true;  // after an error too
+    bool ended = true;  // stays true if an error or a stop ends the reading
     struct Done {
       ReadSequencer& sequencer;
       std::int64_t batch;
@@ -87,7 +87,7 @@ class IterableSource {
       std::optional<Sample> sample =
           detail::read_sample(number_, plan.numbered_generator(number_), context, [this] { return reader_.next(); });
       if (!sample) return !samples.empty() && !drop_last_;
-      // samples before first were in earlier batches of a resumed loop
+      // A resumed loop drops the samples of earlier batches.
       if (number_ >= first) samples.push_back(*std::move(sample));
     }
     ended = false;

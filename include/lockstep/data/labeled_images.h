@@ -30,10 +30,10 @@ struct LabeledImages {
 LOCKSTEP_API LabeledImages read_mnist(const std::filesystem::path& folder, Part part);
 
 /// Reads CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin, or test_batch.bin, in `folder` or in
-/// `folder`/cifar-10-batches-bin. images: uint8 [count, 3, 32, 32]. Throws as read_mnist().
+/// `folder`/cifar-10-batches-bin. images: uint8 [count, 3, 32, 32]. Throws as read_mnist() does.
 LOCKSTEP_API LabeledImages read_cifar10(const std::filesystem::path& folder, Part part);
 
-/// The bytes of a file: uint8 [size], for example a text for a model of bytes. Throws IoError.
+/// Returns the bytes of a file, uint8 [size], for example a text for a model of bytes. Throws IoError.
 LOCKSTEP_API Tensor read_bytes(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

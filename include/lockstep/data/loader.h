@@ -40,7 +40,7 @@ namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_two_loops();
 [[noreturn]] LOCKSTEP_API void throw_no_state();
 [[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
-/// Returns null without a device.
+/// Returns null if there is no device.
 inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& device) {
   return device ? std::make_shared<DeviceCopies>(*device) : nullptr;
 }
@@ -53,7 +53,7 @@ BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source)
 }
 }  // namespace detail
 
-/// The batches of a dataset; the top of this file says more.
+/// Gives the batches of a dataset: see the top of this file.
 template <LoadableDataset D, class Collate = DefaultCollate>
 class DataLoader {
   using Source = BatchSource<D, Collate>;
@@ -62,15 +62,16 @@ class DataLoader {
   using Batch = BatchOf<Source>;
   using Iterator = LoaderIterator<Batch>;
 
-  /// Sequential order, or shuffled. Without options.seed, a seed is drawn from this thread's random sequence. Throws
-  /// InvalidArgument for options out of range, and for a share without a seed, because processes might draw different
-  /// seeds.
+  /// Reads samples in sequential order, or shuffled if options.shuffle is set. Without options.seed, a seed is drawn
+  /// from this thread's random sequence. Throws InvalidArgument for options out of range, and for a share without a
+  /// seed, because processes might draw different seeds.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
         schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)),
         copies_(detail::copies_to(options.device)) {}
 
-  /// The order of the sampler. An index outside of the dataset throws InvalidArgument when its epoch begins.
+  /// Reads samples in the order of the sampler. An index outside of the dataset throws InvalidArgument when its epoch
+  /// begins.
   template <Sampler S>
   DataLoader(D dataset, S sampler, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
@@ -101,7 +102,7 @@ class DataLoader {
   }
   /// The rows of each batch that this loader makes.
   const BatchShare& share() const { return schedule().options().share; }
-  /// As given.
+  /// The dataset, as given.
   const D& dataset() const { return lockstep::detail::checked_deref(source_, "DataLoader", "a loader").dataset(); }
 
   /// The position of the loop that was begun last. In the body of a loop, the position is after the current batch,
@@ -132,7 +133,7 @@ class DataLoader<D, Collate> {
   using Batch = BatchOf<Source>;
   using Iterator = LoaderIterator<Batch>;
 
-  /// Throws InvalidArgument as the loader of a dataset with a size does, and for options.shuffle.
+  /// Throws InvalidArgument as the loader of a dataset with a size does, and if options.shuffle is set.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : dataset_(std::make_shared<D>(std::move(dataset))),
         collate_(std::make_shared<const Collate>(std::move(collate))),
@@ -156,7 +157,7 @@ class DataLoader<D, Collate> {
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Rows over all processes of a batch that the latest loop has made. Throws InvalidArgument for other batches.
+  /// Rows, over all processes, of a batch that the latest loop has made. Throws InvalidArgument for other batches.
   std::int64_t rows_in(std::int64_t batch) const {
     const std::shared_ptr<const Source> source = source_.lock();
     if (!source) detail::throw_no_such_batch(batch, 0);
@@ -165,7 +166,8 @@ class DataLoader<D, Collate> {
   const BatchShare& share() const { return schedule().options().share; }
   const D& dataset() const { return lockstep::detail::checked_deref(dataset_, "DataLoader", "a loader"); }
 
-  /// As for a dataset with a size. Throws InvalidArgument if the dataset cannot start over: its samples are gone.
+  /// Returns the position, as the loader of a dataset with a size does. Throws InvalidArgument if the dataset cannot
+  /// start over: its samples are gone.
   LoaderState state() const {
     if constexpr (!kRestartable<D>) detail::throw_no_state();
     return schedule().state();

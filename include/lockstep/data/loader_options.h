@@ -13,8 +13,8 @@ namespace lockstep::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;             ///< Samples in a batch, over all processes; the last batch may have fewer.
   bool shuffle = false;                    ///< A new order in each epoch.
-  std::optional<std::uint64_t> seed = {};  ///< For the order and for random numbers in get(); drawn if not given.
-  int num_workers = 0;                     ///< Tasks that prefetch batches; 0: the loop makes them.
+  std::optional<std::uint64_t> seed = {};  ///< For the order and for random numbers in get(); random by default.
+  int num_workers = 0;                     ///< Number of tasks that prefetch batches; 0: the loop makes them.
   /// The device of the batches; by default they stay where get() and the collation leave them. Each batch is copied on
   /// a separate stream before the loop gets the previous batch, so that the copy overlaps the computation. Two batches
   /// are therefore on the device, and the loader reads one batch ahead even without workers.
@@ -35,7 +35,7 @@ struct LoaderState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;       ///< From 0.
   std::int64_t batch = 0;       ///< The next batch of this epoch.
-  std::int64_t batch_size = 0;  ///< The batch size before this position; 0: unknown.
+  std::int64_t batch_size = 0;  ///< The batch size of the loop that was here; 0: unknown.
 
   bool operator==(const LoaderState&) const = default;
 };

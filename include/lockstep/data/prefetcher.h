@@ -1,5 +1,5 @@
-// Prefetcher: makes the batches of an epoch ahead of the loop that takes them, in order, on several threads. Used by
-// the thread of that loop.
+// Prefetcher: makes the batches of an epoch ahead of the loop that takes them, in order, on several threads. Only
+// the thread of that loop uses it.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 namespace lockstep::data {
 
 struct PrefetchOptions {
-  int num_workers = 1;                     ///< Most batches being made at once.
+  int num_workers = 1;                     ///< Maximum number of batches that are made at once.
   std::int64_t first = 0;                  ///< Batches first, first + 1, ... last - 1 are made.
   std::int64_t last = 0;                   ///< See first.
-  std::int64_t window = 1;                 ///< Most batches being made, or made and not taken.
+  std::int64_t window = 1;                 ///< Maximum number of batches being made, or made and not taken.
   std::chrono::milliseconds timeout = {};  ///< Longest wait of wait(); 0: forever.
 };
 
@@ -39,7 +39,7 @@ class LOCKSTEP_API Prefetcher {
   void wait();
   /// True if wait() would return at once.
   bool ready() const;
-  /// True if wait() has thrown a TimeoutError of its own.
+  /// True if wait() has thrown TimeoutError because a worker was late.
   bool hangs() const noexcept;
   /// Frees the slot of the batch that was waited for, so that another batch can be made.
   void taken();

@@ -18,9 +18,9 @@ namespace lockstep::data {
 namespace detail {
 /// The common leading size of all tensors; throws ShapeError naming the first tensor that differs.
 LOCKSTEP_API std::int64_t common_leading_size(std::span<const Tensor> tensors);
-/// One row, a view. Throws InvalidArgument unless 0 <= index < the leading size.
+/// Returns one row, as a view. Throws InvalidArgument unless 0 <= index < the leading size.
 LOCKSTEP_API Tensor row(const Tensor& tensor, std::int64_t index);
-/// The rows stacked: a copy on the same device. Throws as row() does.
+/// Returns the rows stacked, as a copy on the same device. Throws as row() does.
 LOCKSTEP_API Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices);
 }  // namespace detail
 

@@ -23,7 +23,7 @@ class Compose {
  public:
   explicit Compose(Transforms... transforms) : transforms_(std::move(transforms)...) {}
 
-  /// Applies all in order.
+  /// Applies all transforms, in order.
   Tensor operator()(Tensor image) const {
     std::apply([&](const auto&... transform) { ((image = transform(image)), ...); }, transforms_);
     return image;
@@ -55,7 +55,7 @@ struct RandomCropOptions {
   double fill = 0;           ///< The value of added pixels.
 };
 
-/// A window of that height and width, at a uniformly random position.
+/// Cuts out a window of the given height and width, at a uniformly random position.
 class LOCKSTEP_API RandomCrop {
  public:
   /// Throws InvalidArgument for a size less than 1 and for negative padding.
@@ -68,8 +68,8 @@ class LOCKSTEP_API RandomCrop {
   RandomCropOptions options_;
 };
 
-/// The centred window of that height and width. If the centre falls between two pixels, the window begins at the even
-/// pixel, as in torchvision.
+/// Cuts out the centred window of the given height and width. If the centre falls between two pixels, the window begins
+/// at the even pixel, as in torchvision.
 class LOCKSTEP_API CenterCrop {
  public:
   /// Throws InvalidArgument for a size less than 1.
@@ -81,7 +81,7 @@ class LOCKSTEP_API CenterCrop {
   std::array<std::int64_t, 2> size_;
 };
 
-/// Resizes to that height and width, bilinear without antialiasing. The image must be floating.
+/// Resizes to the given height and width, bilinear without antialiasing. The image must be floating.
 class LOCKSTEP_API Resize {
  public:
   /// Throws InvalidArgument for a size less than 1.
@@ -93,7 +93,7 @@ class LOCKSTEP_API Resize {
   std::array<std::int64_t, 2> size_;
 };
 
-/// Flips left and right with that probability.
+/// Swaps left and right with the given probability.
 class LOCKSTEP_API RandomHorizontalFlip {
  public:
   /// Throws InvalidArgument unless 0 <= probability <= 1.

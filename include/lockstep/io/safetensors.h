@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// Texts about a file, by name; any UTF-8.
+/// Texts about a file, by name. Names and texts are UTF-8.
 using FileMetadata = std::map<std::string, std::string>;
 
 /// Writes all tensors, on any device; waits for them. The file is written atomically and survives a power failure once
@@ -31,7 +31,7 @@ LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path
 struct ReadOptions {
   Device device = {};           ///< The device of the loaded tensors.
   bool verify = true;           ///< Verify checksums, in files that have them.
-  Links links = Links::follow;  ///< For a path that is a symbolic link.
+  Links links = Links::follow;  ///< Treatment of a path that is a symbolic link.
   /// Called for each value that is skipped because it is not a tensor, with its name in the file and its kind, such as
   /// "argparse.Namespace". Without this function, a line on standard error names the skipped values.
   std::function<void(const std::string& name, const std::string& what)> on_skipped = {};
@@ -64,8 +64,8 @@ void load(T& x, const std::filesystem::path& path, const ReadOptions& options = 
 }
 
 /// Overloads for one tensor, named "tensor" in the file. load() makes x a handle to a new tensor, and throws
-/// InvalidArgument unless the file has exactly one.
-template <std::derived_from<Tensor> T>  // not for {}, which is an empty state dict
+/// InvalidArgument unless the file has exactly one tensor.
+template <std::derived_from<Tensor> T>  // a template, because save({}, path) saves an empty state dict
 void save(const T& x, const std::filesystem::path& path, const FileMetadata& metadata = {}) {
   StateDict state;
   state.add("tensor", x);

@@ -1,4 +1,4 @@
-// Image decoders, one file per library; without a library, without_NAME.cpp replaces it.
+// Image decoders, one file per library. Without the library, without_NAME.cpp is compiled in place of NAME.cpp.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class Blocks {
   const unsigned char* data() const noexcept { return block_.data(); }
   std::size_t size() const noexcept { return size_; }
   std::uint64_t end() const noexcept { return end_; }  ///< The file position after the block.
-  /// Throws the error of reading, if there was one.
+  /// Throws the error that next() stored, if there is one.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -40,14 +40,14 @@ class Blocks {
   std::exception_ptr error_;
 };
 
-/// Return uint8 [height, width, channels]. Throw as read_image().
+/// Return uint8 [height, width, channels]. Throw as read_image() does.
 Tensor decode_png(const EncodedImage& image);
 Tensor decode_jpeg(const EncodedImage& image);
 /// Throws InvalidArgument: this build has no such library.
 [[noreturn]] void throw_without(const char* library, const EncodedImage& image);
 
 /// Allocates the tensor of pixels. Before that, throws InvalidArgument for too many pixels, and FormatError if the file
-/// is shorter than `least_bytes`, the least that the format needs for them.
+/// is shorter than `least_bytes`, the smallest size that the format can give these pixels.
 Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t width, std::int64_t channels,
                  double least_bytes);
 

@@ -13,10 +13,10 @@
 namespace lockstep::data {
 namespace {
 
-// Most scans of a progressive JPEG; encoders write about 10. Each scan costs the time of a whole image, even if it has
-// few bytes.
+// Maximum number of scans of a progressive JPEG; encoders write about 10. Each scan costs the time of a whole image,
+// even if it has few bytes.
 constexpr int kMaxScans = 100;
-constexpr double kMaxPixelsPerByte = 512;  // per byte: each block of 64 pixels takes at least a bit
+constexpr double kMaxPixelsPerByte = 512;  // each block of 64 pixels takes at least a bit
 
 struct JpegReader {
   Blocks blocks;
@@ -96,7 +96,8 @@ bool read_header(JpegReader& reader) {
   return true;
 }
 
-// No bound with arithmetic coding, which can use less than a bit, and if no component has full resolution.
+// Returns the smallest size of the image's data. It is 0 for arithmetic coding, which can use less than a bit for a
+// block, and if no component has full resolution.
 double least_bytes(const jpeg_decompress_struct& jpeg) {
   bool has_all = false;
   for (int i = 0; i < jpeg.num_components; ++i)
@@ -129,7 +130,7 @@ Tensor decode_jpeg(const EncodedImage& image) {
   };
   if (!read_header(reader)) fail("an error: ", reader.message);
   const bool is_grey = reader.jpeg.jpeg_color_space == JCS_GRAYSCALE;
-  if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK) fail("one in CMYK");
+  if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK) fail("a JPEG in CMYK");
   reader.jpeg.out_color_space = is_grey ? JCS_GRAYSCALE : JCS_RGB;
   const Tensor pixels = pixels_of(image, std::int64_t(reader.jpeg.image_height), std::int64_t(reader.jpeg.image_width),
                                   is_grey ? 1 : 3, least_bytes(reader.jpeg));

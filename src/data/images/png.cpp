@@ -16,7 +16,7 @@ namespace {
 // Chunks that do not affect the pixels: texts, colour profiles, times. They may be large when decompressed.
 constexpr png_byte kIgnored[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
-constexpr double kMaxInflation = 1032;  // bytes of pixels per byte of deflate data, at most: runs of 258 in 2 bits
+constexpr double kMaxInflation = 1032;  // pixel bytes per byte of deflate data: 2 bits can stand for a run of 258 bytes
 
 struct PngReader {
   Blocks blocks;
@@ -58,12 +58,12 @@ void give_bytes(png_structp png, png_bytep to, std::size_t bytes) {
 bool read_header(PngReader& reader, std::size_t& row_bytes) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_set_read_fn(reader.png, &reader, give_bytes);
-  // also in ancillary chunks: tRNS has the transparent colours
+  // A wrong CRC is an error in ancillary chunks too: tRNS has the transparent colours.
   png_set_crc_action(reader.png, PNG_CRC_DEFAULT, PNG_CRC_ERROR_QUIT);
   png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, kIgnored, int(sizeof kIgnored / 5));
   png_read_info(reader.png, reader.info);
   row_bytes = png_get_rowbytes(reader.png, reader.info);
-  png_set_expand(reader.png);  // palettes, fewer than 8 bits, and a transparent colour
+  png_set_expand(reader.png);  // converts palettes, fewer than 8 bits, and a transparent colour
   png_set_strip_16(reader.png);
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
@@ -90,7 +90,7 @@ Tensor decode_png(const EncodedImage& image) {
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
   if (reader.png) reader.info = png_create_info_struct(reader.png);
   if (!reader.info) throw Error("[read_image] expected memory for a PNG reader, got none");
-  std::size_t row_bytes = 0;  // of the rows in the file
+  std::size_t row_bytes = 0;  // size of a row in the file
   if (!read_header(reader, row_bytes)) fail();
   const auto height = std::size_t(png_get_image_height(reader.png, reader.info));
   const auto width = std::size_t(png_get_image_width(reader.png, reader.info));
