@@ -17,7 +17,7 @@ namespace lockstep::pickle {
 // values.
 inline constexpr std::uint64_t kMaxBytes = 64 << 20;
 inline constexpr std::size_t kMaxValues = 1 << 22;
-inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of one "module.name", of all together
+inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of one "module.name", of all names
 
 enum class Kind : std::uint8_t {
   none,

@@ -74,7 +74,7 @@ class IterableSource {
   // Reads the samples of a batch. Returns false if a stop was requested, or if too few are left to make a batch.
   bool read(const EpochPlan& plan, std::int64_t batch, const MakeContext& context, std::vector<Sample>& samples) const {
     const std::int64_t first = batch * plan.batch_size();
-    bool ended = true;  // stays true if an error or a stop ends the reading
+    bool ended = true;  // stays true unless the whole batch is read
     struct Done {
       ReadSequencer& sequencer;
       std::int64_t batch;

@@ -35,7 +35,7 @@ struct LoaderState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;       ///< From 0.
   std::int64_t batch = 0;       ///< The next batch of this epoch.
-  std::int64_t batch_size = 0;  ///< The batch size of the loop that was here; 0: unknown.
+  std::int64_t batch_size = 0;  ///< The size of the batches that `batch` counts; 0: unknown.
 
   bool operator==(const LoaderState&) const = default;
 };

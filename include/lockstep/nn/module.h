@@ -63,7 +63,7 @@ using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, 
 /// The interface of every module.
 class LOCKSTEP_API ModuleBase {
  public:
-  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< Its members' names begin with the string and a dot.
+  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< A name, such as body.0, and the module.
 
   virtual ~ModuleBase() = default;
 
@@ -163,8 +163,9 @@ class LOCKSTEP_API ForwardObserver {
  protected:
   ~ForwardObserver() = default;
 };
-/// Returns the observer of this call, or null. If a step is being captured (train/captured_step.h), notes that it uses
-/// the module: the captured step throws if the module's mode, settings or tensors have changed when it is launched.
+/// Returns the observer of this call, or null. If this thread runs a step that is or will be captured
+/// (train/captured_step.h), notes that the step uses the module: after a change of the module's mode, settings or
+/// tensors, the step runs eagerly instead of being launched.
 LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn

@@ -67,7 +67,7 @@ enum class BufferSync : std::uint8_t {
 
 struct BufferOptions {
   BufferSync sync = BufferSync::primary;  ///< How replicas reconcile it.
-  bool persistent = true;  ///< False: not in the state dict, but replicated, moved and converted.
+  bool persistent = true;                 ///< False: not in the state dict, but replicated, moved and converted.
 };
 
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.
