@@ -49,8 +49,8 @@ struct Subject {
   bool is_loss() const { return name.find("loss") != name.npos; }
 };
 
-// True if each metric, of the panel and the new one, would cover at least half of the common range. Losses share panels
-// only with losses.
+// True if the new metric and each metric of the panel would cover at least half of their common range. Losses share
+// panels only with losses.
 bool fits(const Subject& one, std::span<const Subject> panel) {
   Extent all = one.extent;
   double least = std::numeric_limits<double>::infinity();

@@ -76,7 +76,7 @@ Message image_value(std::string_view tag, int height, int width, int channels, s
   return Message().bytes(1, tag).bytes(4, image);
 }
 
-// If all values are equal, they are in the middle of a range of width 1, as in NumPy's.
+// If all values are equal, they are in the middle of a range of width 1, as in numpy.histogram().
 Message histogram_value(std::string_view tag, std::span<const double> values, int bins) {
   const auto [least, greatest] = std::ranges::minmax(values);
   double low = least, high = greatest;

@@ -38,8 +38,8 @@ Message scalar_value(std::string_view tag, double value);
 Message text_value(std::string_view tag, std::string_view markdown);
 /// `png`: the bytes of a PNG file.
 Message image_value(std::string_view tag, int height, int width, int channels, std::string_view png);
-/// Finite values, at least one, in `bins` bins of equal width from the minimum to the maximum, as PyTorch's and
-/// NumPy's.
+/// Counts finite values, at least one, in `bins` bins of equal width from the minimum to the maximum, as PyTorch's
+/// SummaryWriter and NumPy do.
 Message histogram_value(std::string_view tag, std::span<const double> values, int bins);
 
 }  // namespace lockstep::train

@@ -66,8 +66,8 @@ struct Axis {
     add_multiples(step, low, high);
   }
 
-  // Ticks at each power of ten, or each n-th; on a range of few decades also at 2 and 5 times them. If that gives fewer
-  // than two ticks, places those of a linear axis.
+  // Places ticks at each power of ten, or at each n-th power; on a range of few decades also at 2 and 5 times a power.
+  // If that gives fewer than two ticks, places the ticks of a linear axis.
   void settle_log(int count) {
     const double room = 0.03 * (high - low);
     low -= room, high += room;
@@ -78,7 +78,7 @@ struct Axis {
         const bool wanted = factor == 1 ? power % stride == 0 : high - low < 2.5;
         if (wanted && at >= low && at <= high) ticks.push_back(tick);
       }
-    if (ticks.size() >= 2 || std::abs(low) > 300) return;  // outside the range of double
+    if (ticks.size() >= 2 || std::abs(low) > 300) return;  // 10^low would be outside the range of double
     ticks.clear();
     const double first = std::pow(10., low), last = std::pow(10., high);
     add_multiples(round_step(last - first, count), first, last);

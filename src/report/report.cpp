@@ -67,7 +67,7 @@ struct Limits {
   std::size_t rows = 300;  // per table
 };
 
-// Keeps the least and the greatest point of each stretch, and both ends.
+// Keeps the lowest and the highest point of each interval, and both ends.
 PlotLine thinned(const PlotLine& line, std::size_t most) {
   if (line.x.size() <= most) return line;
   PlotLine out = line;
@@ -170,7 +170,7 @@ class Page {
     if (curves_.size() > limits_.lines)
       out_ += text("<p class=\"soft\">The first ", limits_.lines, " of ", curves_.size(), " series are drawn.</p>\n");
     if (std::ranges::any_of(curves_, [&](const PlotLine& line) { return line.x.size() > limits_.points; }))
-      out_ += "<p class=\"soft\">Of each stretch of a long curve the greatest and the least value are drawn.</p>\n";
+      out_ += "<p class=\"soft\">Long curves show only the lowest and the highest value of each interval.</p>\n";
     out_ += "<noscript><p class=\"soft\">The curves are drawn by a script in this file.</p></noscript>\n</section>\n";
   }
 
@@ -188,7 +188,7 @@ class Page {
   }
   void end_table(std::size_t rows) {
     out_ += "</table></div>\n";
-    if (rows > limits_.rows) out_ += text("<p class=\"soft\">The first ", limits_.rows, " of ", rows, ".</p>\n");
+    if (rows > limits_.rows) out_ += text("<p class=\"soft\">The first ", limits_.rows, " of ", rows, " rows.</p>\n");
     out_ += "</section>\n";
   }
 

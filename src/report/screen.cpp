@@ -67,7 +67,7 @@ Screen::Screen(std::ostream* out, std::optional<int> width, Clock::duration refr
   if (std::exchange(terminal_is_taken, true)) return;
   has_bar_ = true;
   for (std::ostream* stream : {&std::cout, &std::cerr}) {
-    if (stream != out && width_of(*stream) == 0) continue;  // not the terminal: no bar in its way
+    if (stream != out && width_of(*stream) == 0) continue;  // not a terminal, so its output cannot break the bar
     redirected_.push_back(std::make_unique<Redirected>(*this, *stream));
     if (stream == out) direct_.emplace(redirected_.back()->target());
     if (stream == &std::cout) set_bottom_line(this);

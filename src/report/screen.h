@@ -21,8 +21,9 @@ class Screen final : BottomLine {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `out`: null means silent. `width`: columns of the terminal, 0 if it is none; by default the terminal is asked. If
-  /// another Screen has the terminal, this one has no bar. The bar is written at most ten times in ten times `refresh`.
+  /// `out`: null means silent. `width`: columns of the terminal, 0 if `out` is not a terminal; by default the terminal
+  /// is asked. If another Screen has the terminal, this one has no bar. The bar is written at most ten times in ten
+  /// times `refresh`.
   Screen(std::ostream* out, std::optional<int> width, Clock::duration refresh);
   ~Screen();
   Screen(const Screen&) = delete;

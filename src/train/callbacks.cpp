@@ -86,7 +86,7 @@ void EarlyStopping::on_epoch_end(FitState& fit) {
   if (options_.check_finite && !std::isfinite(value))
     fit.stop(text(monitor_.metric(), " is ", value, ", which is not finite"));
   else if (monitor_.best_epoch() == 0)
-    fit.stop(text(monitor_.metric(), " was no number in ", wait_count_, " epochs"));
+    fit.stop(text(monitor_.metric(), " was not finite in ", wait_count_, " epochs"));
   else
     fit.stop(text(monitor_.metric(), " was not ", monitor_.mode() == MetricMode::min ? "below " : "above ",
                   monitor_.best(), ", of epoch ", monitor_.best_epoch(),

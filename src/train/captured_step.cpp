@@ -38,7 +38,7 @@ struct CaptureEnvironment {
     const CaptureEnvironment now;
     if (now.devices != devices || now.gpus != gpus) return "the GPUs";
     if (now.streams != streams) return "the current streams";
-    if (now.records != records) return "whether gradients are recorded";
+    if (now.records != records) return "the recording of gradients (NoGrad)";
     return now.autocast == autocast ? nullptr : "autocast";
   }
 };
@@ -94,7 +94,7 @@ struct StepGraph::State {
   std::vector<Tensor> before;  // the inputs of the latest eager step
   HostState parts;             // the parts that the latest eager step used
   std::optional<Captured> captured;
-  bool has_missed = false;  // the latest step could not be replayed
+  bool has_missed = false;  // the latest step did not match the capture, and ran eagerly
   bool has_told = false;
 
   bool can_launch(const std::vector<Tensor>& given);
@@ -120,8 +120,8 @@ bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
   if (!change) return true;
   if (!std::exchange(has_told, true))
     std::cerr << text("[CapturedStep] changed after the capture: ", change,
-                      ". This step runs eagerly; the step is captured again if the next one differs too (reported "
-                      "once)\n");
+                      ". This step runs eagerly. If the next step differs from the capture too, a step is captured "
+                      "again (reported once)\n");
   if (missed_before) {
     captured.reset();
     steps = 1;
@@ -142,7 +142,7 @@ Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor
   return output;
 }
 
-// An exception has the effects that it would have in an eager step: the work enqueued before it is executed.
+// If the step throws, the work that it had enqueued until then is executed, as in an eager step.
 Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& inputs) {
   Captured made;
   for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());

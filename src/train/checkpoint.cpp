@@ -148,7 +148,7 @@ Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions
       version == metadata.end() || version->second != kVersion)
     throw FormatError(path.string(), 0,
                       text("expected a checkpoint of version ", kVersion, ", got ",
-                           version == metadata.end() ? "another file" : "another version"));
+                           version == metadata.end() ? "a file that is no checkpoint" : version->second));
   checkpoint.tensors_ = std::move(tensors);
   for (const auto& [name, value] : metadata) {
     if (name.starts_with(kKindPrefix))
@@ -159,7 +159,7 @@ Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions
   return checkpoint;
 }
 
-// Keys may be as in the model, or have a "module." too many or too few. Takes the reading that matches the most keys.
+// Keys may be as in the model, or have one "module." more or less. Of these, takes the one that matches the most keys.
 void load_model(nn::ModuleBase& model, const StateDict& state) {
   std::set<std::string> keys;
   nn::for_each_state(model, [&](const nn::Path& path, const nn::State&) { keys.insert(path.str()); });

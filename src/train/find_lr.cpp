@@ -59,7 +59,7 @@ struct LRSweep::SavedState {
   const nn::TrainingModeGuard modes;
   const StateDict model, optimizer_state;
   const GeneratorState random;
-  // of the optimizer, possibly including parameters outside the module
+  // the optimizer's parameters, some possibly outside the module, and copies of their values
   std::vector<std::pair<Tensor, Tensor>> parameters;
   std::optional<data::LoaderState> loader_state;
   std::optional<optim::GradScaler> scaler;
@@ -122,7 +122,7 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
   return std::move(found_);
 }
 
-// The loss is that of the batch, before the step.
+// Records the loss of the batch, which was computed before the step.
 void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
   std::vector<MeanSum> own;  // empty if this process had no rows

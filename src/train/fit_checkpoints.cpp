@@ -97,7 +97,8 @@ void FitLoop::save() {
   state_.on_first_process("writing a checkpoint", [&] { folder_->save(step_, checkpoint); });
 }
 
-// The sums over all processes. From here on process 0 holds them, so that a resumed run adds to them in the same order.
+// Adds up the metrics of all processes, returns the sums, and leaves them in process 0 only. So a run that continues
+// adds to them in the same order as a resumed run.
 StateDict FitLoop::collected_metrics() {
   if (world_.size() == 1) return metrics_.state_dict();
   metrics_.set_sums(over_all_rows(world_, {.training = metrics_.sums()}).training);

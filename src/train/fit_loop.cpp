@@ -20,7 +20,7 @@ namespace {
 
 bool divides(std::int64_t every, std::int64_t count) { return every > 0 && count % every == 0; }
 
-// Losses come first.
+// Returns the means as values of the history, the losses first.
 std::vector<History::Value> named(const std::string& prefix, std::vector<Mean> means,
                                   const std::vector<std::string>& losses) {
   std::ranges::stable_sort(means, {}, [&](const Mean& mean) { return std::ranges::find(losses, mean.name); });
@@ -79,7 +79,7 @@ void FitLoop::check_schedules() const {
   if (const auto mode = known_mode(parts_.plateau_monitor); mode && *mode != parts_.plateau->mode())
     throw InvalidArgument(text("[trainer] expected a plateau with .mode = optim::MetricMode::",
                                *mode == optim::MetricMode::min ? "min" : "max", " to monitor ", parts_.plateau_monitor,
-                               ", got the other one"));
+                               ", got the other mode"));
   if (parts_.plateau_monitor.starts_with("validation_") && !parts_.has_validation)
     throw InvalidArgument(
         text("[trainer] .plateau_monitor is ", parts_.plateau_monitor,
@@ -154,7 +154,7 @@ void FitLoop::update(std::size_t objective, const Tensor& factor) {
     scalers_[objective].step(optimizer);
     scalers_[objective].update();
   }
-  // a loss may reach others' parameters
+  // the loss of one objective may compute gradients of the parameters of another one
   for (const TrainedObjective& trained : parts_.trained) trained.optimizer.zero_grad();
 }
 

@@ -25,7 +25,8 @@ void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, 
       any = any || trained;
       if (!trained && has_folder)
         throw InvalidArgument(
-            text("[trainer] checkpoints save only the module's parameters, but the optimizer also has one of shape ",
+            text("[trainer] checkpoints save only the module's parameters, but the optimizer also has a parameter of "
+                 "shape ",
                  parameter.sizes(), ". Add it to the module's members()"));
       if (!trained && parameter.impl()->references == 1)
         throw InvalidArgument(text("[trainer] the optimizer holds a parameter of shape ", parameter.sizes(),
@@ -46,7 +47,7 @@ void check_loader(const LoaderHandle& training, bool has_folder) {
     throw InvalidArgument(
         "[trainer] expected a loader with state() and load_state() for checkpoints, got one without: "
         "use data::DataLoader, or leave checkpoint.folder empty");
-  training.state();  // throws for a loader that cannot start over
+  training.state();  // throws for a loader that cannot be iterated again
 }
 
 void check_folder(const CheckpointOptions& options) {

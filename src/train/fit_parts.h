@@ -11,7 +11,7 @@
 
 namespace lockstep::train::detail {
 
-/// Throw InvalidArgument.
+/// Each check throws InvalidArgument if its argument does not fit.
 void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, bool has_folder);
 void check_loader(const LoaderHandle& training, bool has_folder);
 void check_folder(const CheckpointOptions& options);

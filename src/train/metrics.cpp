@@ -58,7 +58,7 @@ void Metrics::add(std::string_view name, const Tensor& mean, std::optional<doubl
     throw ShapeError(text("[metrics] expected one element as ", name, ", got shape ", mean.sizes()));
   if (!counts_) return;
   if (!(counts >= 0 && std::isfinite(counts)))
-    throw InvalidArgument(text("[metrics] expected a weight of ", name, " of at least 0, got ", counts));
+    throw InvalidArgument(text("[metrics] expected a finite weight of at least 0 for ", name, ", got ", counts));
   if (counts == 0) return;
   const NoGrad guard;
   Sum& sum = this->sum(name);
@@ -110,8 +110,8 @@ void Metrics::load_state_dict(const StateDict& state) {
   std::vector<MeanSum> sums;
   for (const auto& [name, values] : state) {
     if (values.dtype() != kFloat64 || values.numel() != 2)
-      throw InvalidArgument(
-          text("[metrics] expected a sum and a weight of ", name, ", got ", values.sizes(), ' ', values.dtype()));
+      throw InvalidArgument(text("[metrics] expected float64 [2] (sum and weight) for ", name, ", got ", values.dtype(),
+                                 ' ', values.sizes()));
     const auto numbers = values.to_vector<double>();
     sums.push_back({name, numbers[0], numbers[1]});
   }

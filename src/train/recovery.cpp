@@ -35,7 +35,7 @@ void Recovery::go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimiz
   if (options_.on_lost_device == OnLostDevice::stop || lost.empty() || left.empty()) throw;
   if (!latest_checkpoint(options_.checkpoint.folder)) throw;
   notes_.push_back(text("lost ", names(lost), ": ", message_of_current_error(),
-                        "; going on from the newest checkpoint with ", names(left)));
+                        "; training continues from the newest checkpoint on ", names(left)));
   std::cerr << text("[trainer] ", notes_.back(), '\n');
   // Handles to parameters and buffers stay valid; the checkpoint has their values.
   nn::for_each_state(module, [&](const nn::Path&, nn::State& value) {

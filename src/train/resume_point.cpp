@@ -43,7 +43,7 @@ class Damaged {
  public:
   explicit Damaged(bool strict) : strict_(strict) {}
 
-  /// Call it while the error is being handled.
+  /// Call this in the handler of the error. Rethrows the error if strict.
   void add(const Error& error) {
     if (strict_) throw;
     errors_.push_back(std::current_exception());

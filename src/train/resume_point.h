@@ -27,7 +27,7 @@ struct ResumePoint {
 /// an intact checkpoint that is not a Trainer's.
 std::optional<ResumePoint> newest_intact(const CheckpointFolder& folder, bool strict);
 
-/// Returns the checkpoint of one step. Throws as newest_intact() does if it is the only one.
+/// Returns the checkpoint of one step. Throws as newest_intact() does for a folder that has only this checkpoint.
 ResumePoint point_at(const CheckpointFolder& folder, std::int64_t step);
 
 }  // namespace lockstep::train::detail

@@ -93,7 +93,7 @@ void throw_no_loss() { refuse("a loss", "none"); }
 void throw_null_reference() { refuse("an optimizer", "a null pointer"); }
 
 void check_loss(const Tensor& loss) {
-  if (!loss.defined()) refuse("the loss to be a tensor", "an undefined one");
+  if (!loss.defined()) refuse("a loss", "an undefined tensor");
   if (loss.numel() != 1)
     throw ShapeError(text("[trainer] expected a loss of one element, got shape ", loss.sizes(),
                           ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::mean}"));
@@ -123,8 +123,8 @@ void refuse_second_loss(const std::string& name) {
 }
 void refuse_changed_batch() {
   throw InvalidArgument(
-      "[trainer] a batch was changed in place before its step, which keeps .accumulate batches. Make new tensors for "
-      "each batch of the loader");
+      "[trainer] a batch was changed in place before its step, which uses .accumulate batches at once. The loader must "
+      "make new tensors for each batch");
 }
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// refused: a callback is referred to, and this one would be gone when training begins
+// refused: a callback is kept by reference, and this temporary would be destroyed before training begins
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: a loader is referred to: give the object itself
+// refused: a loader is kept by reference: give the object itself
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: gives batches of the type that the loader for training gives
+// refused: must give batches of the same type as the training loader
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: a loss has three arguments: write [](auto& model, auto& batch, auto& metrics)
+// refused: a loss function takes three arguments: write [](auto& model, auto& batch, auto& metrics)
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: a criterion is no loss yet: write train::criterion(nn::CrossEntropyLoss())
+// refused: a criterion is not a loss function: write train::criterion(nn::CrossEntropyLoss())
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

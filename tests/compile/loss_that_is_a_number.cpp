@@ -1,4 +1,4 @@
-// refused: a loss returns a Tensor of one element
+// refused: a loss function must return a Tensor of one element
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

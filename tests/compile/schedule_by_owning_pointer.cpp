@@ -1,4 +1,4 @@
-// refused: a pointer that owns is not taken: keep it, and give *schedule
+// refused: an owning pointer is not accepted: keep it, and give the object
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: an option of another type: .optimizer takes an optimizer
+// refused: wrong type for this option: .optimizer takes an optimizer
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

@@ -1,4 +1,4 @@
-// refused: an optimizer or schedule is referred to, and this one would be gone when training begins
+// refused: an optimizer or schedule is kept by reference, and this temporary would be destroyed
 #include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {

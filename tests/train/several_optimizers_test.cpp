@@ -240,7 +240,7 @@ TEST(SeveralOptimizers, RefuseWhatDoesNotFit) {
                      .plateau_monitor = "validation_accuracy",
                      .validation = batches}),
             "[trainer] expected a plateau with .mode = optim::MetricMode::max to monitor validation_accuracy, got the "
-            "other one");
+            "other mode");
 }
 
 TEST(SeveralOptimizers, OptionsReferToObjectsOrTakePointers) {

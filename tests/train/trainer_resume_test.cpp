@@ -205,8 +205,8 @@ TEST(TrainerResume, RefusesCheckpointsWithoutAllThatIsTrained) {
   TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent};
   EXPECT_EQ(
       thrown<InvalidArgument>([&] { Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam}); }),
-      "[trainer] checkpoints save only the module's parameters, but the optimizer also has one of shape [1]. Add it to "
-      "the module's members()");
+      "[trainer] checkpoints save only the module's parameters, but the optimizer also has a parameter of shape [1]. "
+      "Add it to the module's members()");
   options.checkpoint.folder.clear();
   Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam});
 }

@@ -26,7 +26,7 @@ class LOCKSTEP_API History {
   using Column = std::vector<std::optional<double>>;  ///< One entry per row; nullopt if the row has no value.
 
   std::size_t rows() const noexcept { return rows_; }  ///< Number of rows.
-  /// In the order in which the columns first appeared.
+  /// The columns' names, in the order in which they first appeared.
   const std::vector<std::string>& columns() const noexcept { return names_; }
   /// One entry for each row. Throws InvalidArgument if there is no such column.
   const Column& column(std::string_view name) const;
@@ -39,17 +39,19 @@ class LOCKSTEP_API History {
   /// Line ends in the note become blanks.
   void add_note(std::string note);
 
-  /// RFC 4180, with a header. Missing values are empty. A value is the shortest text that parses to the same number,
-  /// including nan and inf.
+  /// The table as CSV (RFC 4180), with a header. Missing values are empty. A value is the shortest text that parses to
+  /// the same number, including nan and inf.
   std::string csv() const;
-  /// One line for each column except epoch, step, seconds and lr, by step; validation columns are dashed. Each loss has
-  /// its own panel. Another column gets a new panel if its scale differs from that of the panels above.
+  /// A plot by step, with one line for each column except epoch, step, seconds and lr; lines of validation columns are
+  /// dashed. Each loss has its own panel. Another column gets a new panel if its scale differs from that of the panels
+  /// above.
   std::string svg(const PlotOptions& options = {}) const;
   /// Throw IoError; the file is written atomically.
   void write_csv(const std::filesystem::path& path) const;
   void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;  ///< See write_csv().
 
-  /// One tensor per column: [2, rows], the values and whether each is present. The notes, if any, are bytes.
+  /// One float64 tensor [2, rows] per column: the values; and 1 for each value that is present, else 0. The notes, if
+  /// any, are a uint8 tensor of their text.
   StateDict state_dict() const;
   /// If state_dict() cannot have produced the state dict, throws InvalidArgument and changes nothing.
   void load_state_dict(const StateDict& state);

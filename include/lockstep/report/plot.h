@@ -12,7 +12,8 @@ namespace lockstep::train {
 /// One line of a plot.
 struct PlotLine {
   std::string name;
-  /// Equally many values. A point that is not finite, or is 1e300 or more in magnitude, interrupts the line.
+  /// Coordinates of the points, as many x as y. A point that is not finite, or is 1e300 or more in magnitude,
+  /// interrupts the line.
   std::vector<double> x, y;
   int color = 0;        ///< Index into a palette that repeats.
   bool dashed = false;  ///< Drawn in dashes.

@@ -32,7 +32,7 @@ struct ReportOptions {
 /// point of each interval) and long traces, and says so.
 inline constexpr std::size_t kMaxReportBytes = 1'000'000;
 
-/// Names may contain any text: it is escaped.
+/// Returns the report as HTML. Names may contain any text: it is escaped.
 LOCKSTEP_API std::string html_report(const History& history, const ReportOptions& options = {});
 /// Throws IoError; the file is written atomically.
 LOCKSTEP_API void write_report(const std::filesystem::path& path, const History& history,

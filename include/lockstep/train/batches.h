@@ -24,7 +24,7 @@ struct LoaderHandle {
   std::function<std::int64_t()> size;                        ///< Batches in an epoch.
   std::function<data::LoaderState()> state;                  ///< The loader's position, for checkpoints.
   std::function<void(const data::LoaderState&)> load_state;  ///< Continues from that position.
-  /// The rows of each batch that this process gets, if the loader knows its share and the share is not all rows.
+  /// This process's part of each batch's rows. Nullopt if the loader does not know it, or if it is all rows.
   std::optional<data::BatchShare> share = {};
   /// Rows of the current batch over all processes; set together with share.
   std::function<std::int64_t()> rows_of_all;
@@ -41,15 +41,15 @@ struct Batches : LoaderHandle {
   requires(!std::derived_from<std::remove_cvref_t<Loader>, LoaderHandle>) Batches(Loader&& loader) {
     if constexpr (!std::is_lvalue_reference_v<Loader> || std::is_pointer_v<std::remove_cvref_t<Loader>>)
       static_assert(detail::kNever<Loader>,
-                    "a loader is referred to: give the object itself, which has a name, and no pointer to it and no "
-                    "temporary, as in {.validation = validation_loader}");
+                    "a loader is kept by reference: give the object itself, as in {.validation = validation_loader}, "
+                    "not a pointer and not a temporary");
     else if constexpr (!requires { typename BatchOf<Loader>; })
       static_assert(detail::kNever<Loader>,
-                    "a loader is a range of batches: data::DataLoader(dataset, {.batch_size = 32}), or a std::vector "
-                    "of batches");
+                    "a loader must be a range of batches: data::DataLoader(dataset, {.batch_size = 32}), or a "
+                    "std::vector of batches");
     else if constexpr (!std::same_as<BatchOf<Loader>, Batch>)
       static_assert(detail::kNever<Loader>,
-                    "a loader for validation gives batches of the type that the loader for training gives, such as "
+                    "the validation loader must give batches of the same type as the training loader, such as "
                     "std::tuple<Tensor, Tensor>");
     else
       refer_to(loader);

@@ -36,7 +36,7 @@ class FitLoop;
 /// The training run that calls a callback. Valid while fit() runs; use it on the thread that called fit().
 class LOCKSTEP_API FitState {
  public:
-  /// The current epoch, from 1; in on_fit_begin() the first one to run, in on_fit_end() the last one that was begun.
+  /// The current epoch, from 1; in on_fit_begin() the first epoch that will run, in on_fit_end() the last that began.
   std::int64_t epoch() const noexcept;
   std::int64_t max_epochs() const noexcept;  ///< As in the Trainer's options.
   std::int64_t step() const noexcept;        ///< Steps done, over all epochs.
@@ -53,14 +53,14 @@ class LOCKSTEP_API FitState {
   /// The values of the history's latest row, such as train_loss and validation_loss: means over the rows of all
   /// processes, the same in every process. In on_validation_end() and on_epoch_end() this is the epoch's row.
   std::span<const History::Value> metrics() const noexcept;
-  /// Throws InvalidArgument, which lists the row's values, if the row has no such value.
+  /// The value of that column in metrics(). If there is none, throws an InvalidArgument that lists the columns.
   double metric(std::string_view name) const;
   const History& history() const noexcept;
 
   /// Requests the end of training: after the current step (with a checkpoint, if the run has a checkpoint folder), or
-  /// after the epoch, if its last step has ended. With several processes a request in one is enough; all processes end
-  /// together, at the next row of the history or at the end of the epoch. fit() returns the history so far. The reason
-  /// is shown with the progress: "stopped after epoch 3, step 120: validation_loss is nan".
+  /// after the epoch, if its last step has ended. With several processes the request of one is enough; all processes
+  /// end together, at the next row of the history or at the end of the epoch. fit() returns the history so far. The
+  /// progress shows the reason: "stopped after epoch 3, step 120: validation_loss is nan".
   void stop(std::string reason = "a callback asked for it");
   bool is_stopping() const noexcept;  ///< True after stop() was called.
 
@@ -84,12 +84,12 @@ class LOCKSTEP_API Callback {
  public:
   virtual ~Callback();
 
-  /// After a checkpoint was loaded, if any. Called again when training continues without a lost device.
+  /// Called after the checkpoint, if any, was loaded; and again when training continues after the loss of a device.
   virtual void on_fit_begin(FitState&) {}
   virtual void on_fit_end(FitState&) {}  ///< Not called after an error.
   /// Also called for the remainder of an epoch that a resumed run starts in.
   virtual void on_epoch_begin(FitState&) {}
-  /// After validation, before a schedule steps and before a checkpoint is written.
+  /// Called after validation, before a schedule steps and before a checkpoint is written.
   virtual void on_epoch_end(FitState&) {}
   virtual void on_step_begin(FitState&) {}        ///< The step's batches are loaded; no forward has run.
   virtual void on_step_end(FitState&) {}          ///< The optimizers have stepped; the devices may still be working.
@@ -113,10 +113,10 @@ class LOCKSTEP_API CallbackRef {
  public:
   CallbackRef(Callback& callback) : callback_(&callback) {}
   template <std::derived_from<Callback> C>
-  CallbackRef(C&&) {  // not a reference: a temporary
+  CallbackRef(C&&) {  // C is not a reference type, so the argument is a temporary
     static_assert(detail::kNever<C>,
-                  "a callback is referred to, and this one would be gone when training begins: give "
-                  "it a name first, or std::make_shared<train::EarlyStopping>(...)");
+                  "a callback is kept by reference, and this temporary would be destroyed before training begins: give "
+                  "it a name first, or use std::make_shared<train::EarlyStopping>(...)");
   }
   CallbackRef(Callback* callback) : callback_(callback) { check(); }  ///< Throws InvalidArgument for null.
   template <std::derived_from<Callback> C>

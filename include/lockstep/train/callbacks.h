@@ -35,7 +35,7 @@ class LOCKSTEP_API Monitor {
   /// better.
   bool improves(double value, std::int64_t epoch);
 
-  /// The worst infinity before the first value: +inf for min, -inf for max.
+  /// The best value so far. Before the first value: +inf for min, -inf for max.
   double best() const noexcept { return best_; }
   std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0 before the first best value.
   MetricMode mode() const noexcept { return mode_; }                ///< Which values are better.
@@ -103,7 +103,7 @@ class LOCKSTEP_API ModelCheckpoint : public Callback {
   explicit ModelCheckpoint(const ModelCheckpointOptions& options = {});
 
   const std::filesystem::path& best_model_path() const noexcept { return options_.path; }  ///< As in the options.
-  /// The worst infinity before the first epoch: +inf for min, -inf for max.
+  /// The best value so far. Before the first epoch: +inf for min, -inf for max.
   double best_model_score() const noexcept { return monitor_.best(); }
   /// From 1; 0 before the first best value.
   std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }

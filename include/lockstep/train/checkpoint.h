@@ -73,7 +73,7 @@ class LOCKSTEP_API Checkpoint {
   Tensor values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const;
 
   StateDict tensors_;   // "<section>.<key>", or "<section>" for a number
-  FileMetadata kinds_;  // by section
+  FileMetadata kinds_;  // section -> kind: tensors, loader, generator, ...
   FileMetadata notes_;
 };
 

@@ -27,15 +27,15 @@ class LOCKSTEP_API CheckpointFolder {
 
   /// True if a checkpoint is due after `step` steps.
   bool is_due(std::int64_t step) const noexcept { return step % options_.every == 0; }
-  /// Writes the checkpoint, then removes older checkpoints beyond `keep`, and temporary files of killed writers. Later
-  /// checkpoints, of a run that went further, are kept. Damaged checkpoints are kept too and do not count; if their
-  /// step is saved again, the damaged file is first renamed to step-000000000100.safetensors.damaged. To find damaged
-  /// files, each file of another writer is read once.
+  /// Writes the checkpoint, then removes older checkpoints beyond `keep`, and temporary files of killed writers.
+  /// Checkpoints of higher steps, from a run that went further, are kept. Damaged checkpoints are kept too and do not
+  /// count; if their step is saved again, the damaged file is first renamed to step-000000000100.safetensors.damaged.
+  /// To find damaged files, save() reads each file that another CheckpointFolder wrote, once.
   void save(std::int64_t step, const Checkpoint& checkpoint) const;
 
   /// The steps of all checkpoints, in order.
   std::vector<std::int64_t> steps() const;
-  /// The highest step.
+  /// The highest step that has a checkpoint; nullopt if there is none.
   std::optional<std::int64_t> latest() const;
   std::filesystem::path path(std::int64_t step) const;  ///< The file of the checkpoint after `step` steps.
   /// Throws as Checkpoint::load().
@@ -47,7 +47,7 @@ class LOCKSTEP_API CheckpointFolder {
 
   std::filesystem::path folder_;
   CheckpointFolderOptions options_;
-  mutable std::map<std::int64_t, bool> intact_;  // by step, of the files that save() wrote or verified
+  mutable std::map<std::int64_t, bool> intact_;  // step -> is its file intact? Files that save() wrote or verified
 };
 
 /// The newest checkpoint in a folder; nullopt if there is none, or no folder.

@@ -29,9 +29,9 @@ namespace lockstep::train {
 /// The fraction of rows whose highest class is the target's. output: [rows, classes, ...], target: integers [rows,
 /// ...]. Throws ShapeError for shapes that do not fit, as the other metrics do.
 LOCKSTEP_API Tensor accuracy(const Tensor& output, const Tensor& target);
-/// The fraction of elements where (logit > 0) == (target > 1/2). Both of one shape.
+/// The fraction of elements where (logit > 0) == (target > 1/2). Both tensors have the same shape.
 LOCKSTEP_API Tensor binary_accuracy(const Tensor& output, const Tensor& target);
-/// The mean over all elements. Both of one shape: nothing is broadcast.
+/// The mean over all elements. Both tensors have the same shape; they are not broadcast.
 LOCKSTEP_API Tensor mean_absolute_error(const Tensor& output, const Tensor& target);
 LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& target);
 
@@ -80,7 +80,7 @@ class CriterionLoss {
     if constexpr (requires { criterion_->to(output.device()); }) criterion_->to(output.device());
     for (const NamedMetric& metric : metrics_) metrics.add(metric.name, metric.of(output.detach(), target));
     const bool is_part = model.process_loss() == ProcessLoss::sum && model.world().size() > 1;
-    if (is_part && model.own_rows() == 0) return sum(output);  // 0 over no rows, with a graph
+    if (is_part && model.own_rows() == 0) return sum(output);  // 0, because there are no rows; backward() still works
     const Loss loss = detail::loss_of(*criterion_, output, target);
     const Tensor* const mean = std::get_if<Tensor>(&loss);
     return is_part && mean ? *mean * (double(model.own_rows()) / double(model.batch_rows())) : loss;
@@ -99,7 +99,7 @@ template <class F>
 CriterionLoss<std::decay_t<F>> criterion(F&& criterion, const std::vector<std::string>& metrics = {}) {
   return {std::forward<F>(criterion), metrics};
 }
-/// For functions such as nn::mse_loss, with their default options.
+/// Takes a function that has options, such as nn::mse_loss, and calls it with its default options.
 template <class Options>
 auto criterion(Tensor (*function)(const Tensor&, const Tensor&, Options),
                const std::vector<std::string>& metrics = {}) {

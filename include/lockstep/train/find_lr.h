@@ -39,8 +39,8 @@ namespace detail {
 /// The part of find_lr() that does not depend on the types of the module and its batches. For the library.
 class LOCKSTEP_API LRSweep {
  public:
-  /// Saves the state of module, optimizer, loader and random numbers. Throws InvalidArgument for arguments that do not
-  /// fit.
+  /// Saves the state of module, optimizer, loader and random numbers. Throws InvalidArgument for options out of range,
+  /// and for an optimizer or loader that does not fit the module or the share.
   LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module, optim::Optimizer& optimizer,
           const LoaderHandle& loader, const data::BatchShare& share);
   ~LRSweep();

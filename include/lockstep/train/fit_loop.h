@@ -30,7 +30,7 @@ struct ResumePoint;
 /// The calls of one step.
 struct StepHooks {
   std::function<void()> begin;
-  /// Called when the gradients are computed. They must still be multiplied by `factor`, if it is defined.
+  /// Called after an objective's gradients were computed. It must multiply them by `factor`, if that is defined.
   std::function<void(std::size_t objective, const Tensor& factor)> update;
   std::function<bool()> end;  ///< Returns false to end training.
 };
@@ -65,8 +65,8 @@ class LOCKSTEP_API FitLoop {
   /// Calls `next` after each batch.
   using Validate = std::function<void(Metrics& metrics, const std::function<void()>& next)>;
 
-  /// Changes nothing. Throws InvalidArgument if parts do not fit, in all processes if they do not fit in one, and if
-  /// the processes' settings differ.
+  /// Checks the parts, and changes nothing. Throws InvalidArgument in all processes if the parts of one process do not
+  /// fit together, or if the settings of the processes differ.
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
@@ -93,7 +93,7 @@ class LOCKSTEP_API FitLoop {
   void open_folder();
   void resume_from(const ResumePoint& point);
   void load_parts(const Checkpoint& checkpoint);
-  /// Sets steps_in_epoch_ to the steps done in this epoch plus the steps that the batches from `batch` on will make.
+  /// Sets steps_in_epoch_ to the steps done in this epoch plus the steps for the batches from index `batch` on.
   void expect_steps_from(std::int64_t batch);
   void update(std::size_t objective, const Tensor& factor);
   void clip(std::size_t objective);
@@ -124,10 +124,10 @@ class LOCKSTEP_API FitLoop {
   const Device device_;
   const Parts parts_;
   FitState state_;
-  std::vector<std::string> losses_;  // names of means
+  std::vector<std::string> losses_;  // the names of the objectives' mean losses in metrics_
   std::optional<std::int64_t> steps_in_epoch_;
   std::optional<CheckpointFolder> folder_;
-  std::vector<optim::GradScaler> scalers_;  // for float16, one per objective
+  std::vector<optim::GradScaler> scalers_;  // for float16, one per objective; else empty
 
   std::int64_t epoch_ = 0;  // epochs done
   std::int64_t step_ = 0;
@@ -143,9 +143,9 @@ class LOCKSTEP_API FitLoop {
   History history_;
   std::int64_t running_epoch_ = 1;
   bool is_resumed_ = false;
-  bool asks_to_stop_ = false;  // a callback of this process requested it
+  bool asks_to_stop_ = false;  // a callback of this process called stop()
   std::string stop_reason_ = "a callback of another process asked for it";
-  bool is_stopping_ = false;  // known to all processes
+  bool is_stopping_ = false;  // all processes have agreed to end training
   Progress progress_;
 };
 

@@ -21,13 +21,13 @@ namespace detail {
 /// weights of WeightedMeans are known only after the step's last batch, when the gradients get a correction factor.
 class LOCKSTEP_API StepMean {
  public:
-  /// Rows of each batch, over all processes.
+  /// `rows`: the rows of each batch of the step, over all processes.
   explicit StepMean(std::vector<std::int64_t> rows);
 
   /// Returns the next batch's loss times its weight in the step. A WeightedMean must already be the mean over all
   /// processes. Throws InvalidArgument if the batches of a step mix tensors and WeightedMeans.
   Tensor weighted_loss(const Loss& loss);
-  /// The factor for the accumulated gradients; undefined if there is nothing to correct.
+  /// The factor for the accumulated gradients; an undefined Tensor if they need no correction.
   Tensor correction() const;
 
  private:
@@ -36,7 +36,7 @@ class LOCKSTEP_API StepMean {
   std::vector<std::int64_t> rows_;
   double all_rows_;
   std::size_t next_ = 0;
-  // the weight of the whole step, estimated from the first batch, float64; undefined if losses are tensors
+  // the weight of the whole step, estimated from the first batch, float64; an undefined Tensor if losses are tensors
   Tensor expected_;
   Tensor weight_;  // sum over the batches so far
 };

@@ -63,9 +63,9 @@ class LOCKSTEP_API Metrics {
   void add(std::string_view name, const Tensor& mean, std::optional<double> weight = {});
   /// Adds a mean that has its own weight, on the device.
   void add(std::string_view name, const WeightedMean& mean);
-  /// Sets the rows of the current batch. For the code that feeds the batches.
+  /// Sets the rows of the current batch. Called by the code that iterates over the batches.
   void set_rows(double rows) noexcept { rows_ = rows, counts_ = true; }
-  /// The current batch has rows in other processes only: what is added is ignored.
+  /// Says that this process has no rows of the current batch: add() then ignores the mean.
   void ignore_batch() noexcept { counts_ = false; }
 
   bool empty() const noexcept { return sums_.empty(); }
@@ -86,14 +86,14 @@ class LOCKSTEP_API Metrics {
     std::string name;
     Tensor total;  // float64, 0-dim
     double weight = 0;
-    Tensor counted = {};  // part of the weight that is on the device, float64, 0-dim; undefined: none
+    Tensor counted = {};  // the part of the weight that is on the device, float64, 0-dim; undefined if there is none
     std::int64_t additions = 0;
   };
   Tensor on_device(const Tensor& x) const;
   Sum& sum(std::string_view name);
 
   Device device_;
-  Stream reading_;  // for reads by the host, beside the current stream
+  Stream reading_;  // copies means to the host, while the current stream continues with later work
   std::vector<Sum> sums_;
   double rows_ = 1;
   bool counts_ = true;

@@ -16,7 +16,7 @@ inline constexpr bool kNever = false;
 [[noreturn]] LOCKSTEP_API void throw_null_reference();
 }  // namespace detail
 
-/// Made from an object, which must outlive this, or from a pointer to it; nullptr refers to none.
+/// Made from an object, which must outlive this, or from a pointer to it; nullptr refers to no object.
 template <class T>
 class OptionalRef {
  public:
@@ -29,17 +29,19 @@ class OptionalRef {
       object_ = given;
     else if constexpr (std::derived_from<std::remove_reference_t<Given>, T>) {
       static_assert(std::is_lvalue_reference_v<Given>,
-                    "an optimizer or schedule is referred to, and this one would be gone when training begins: give it "
-                    "a name first, as in optim::StepLR schedule(optimizer, {...}); {.schedule = schedule}");
+                    "an optimizer or schedule is kept by reference, and this temporary would be destroyed before "
+                    "training begins: give it a name first, as in optim::StepLR schedule(optimizer, {...}); {.schedule "
+                    "= schedule}");
       object_ = std::addressof(given);
     } else if constexpr (requires(const std::remove_cvref_t<Given>& owner) {
                            typename std::remove_cvref_t<Given>::element_type;
                            { owner.get() } -> std::convertible_to<T*>;
                          }) {
-      static_assert(detail::kNever<Given>, "a pointer that owns is not taken: keep it, and give *schedule");
+      static_assert(detail::kNever<Given>,
+                    "an owning pointer is not accepted: keep it, and give the object, as in {.schedule = *schedule}");
     } else {
       static_assert(detail::kNever<Given>,
-                    "an option of another type: .optimizer takes an optimizer, such as optim::SGD, .schedule a "
+                    "wrong type for this option: .optimizer takes an optimizer, such as optim::SGD, .schedule a "
                     "schedule, such as optim::StepLR, and .plateau an optim::ReduceLROnPlateau");
     }
   }

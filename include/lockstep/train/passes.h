@@ -26,9 +26,9 @@ namespace lockstep::train::detail {
 LOCKSTEP_API void check_loss(const Tensor& loss);
 /// Throws an InvalidArgument that says that the loss function added a metric with the name of the loss.
 [[noreturn]] LOCKSTEP_API void refuse_second_loss(const std::string& name);
-/// Throws InvalidArgument: a batch was changed in place before its step.
+/// Throws an InvalidArgument that says that a batch was changed in place before its step.
 [[noreturn]] LOCKSTEP_API void refuse_changed_batch();
-/// Returns the rows of each batch over all processes, given those of this process. One exchange.
+/// Returns the rows of each batch over all processes, given the rows of this process. The processes exchange once.
 LOCKSTEP_API std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std::int64_t>& mine);
 
 /// The autocast region of a precision; ends with the object.
@@ -62,7 +62,7 @@ class Passes {
   /// gradients one after the other.
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics, const StepHooks& hooks) {
     std::vector<Batch> group;
-    std::vector<std::int64_t> rows;  // of each batch, over all processes if the loader knows
+    std::vector<std::int64_t> rows;  // of each batch: over all processes if the loader knows them, else of this one
     std::vector<std::vector<std::uint64_t>> versions;
     const auto finish = [&] {
       for (std::size_t i = 0; i < group.size(); ++i)

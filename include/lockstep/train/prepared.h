@@ -93,9 +93,9 @@ class Prepared {
   /// Devices of this process.
   std::size_t device_count() const noexcept { return parallel_ ? parallel_->devices().size() : 1; }
   const World& world() const noexcept { return world_; }  ///< The processes that train together.
-  /// How a process's loss counts (DataParallelOptions::loss).
+  /// How the losses of the processes are combined (DataParallelOptions::loss).
   ProcessLoss process_loss() const noexcept { return loss_; }
-  /// Rows of the last batch over all processes, by the first tensor among the arguments.
+  /// Rows of the last batch over all processes, counted in the first tensor among the arguments.
   std::int64_t batch_rows() const noexcept { return parallel_ ? parallel_->batch_rows() : batch_rows_; }
   /// Rows of the last batch in this process.
   std::int64_t own_rows() const noexcept { return parallel_ ? parallel_->own_rows() : batch_rows_; }
@@ -118,7 +118,7 @@ class Prepared {
   // Counts rows as DataParallel's scatter does.
   template <class Argument>
   void count_rows(const Argument& argument) {
-    if constexpr (kHoldsTensors<Argument>)  // walking does not change it
+    if constexpr (kHoldsTensors<Argument>)  // for_each_tensor() with this function does not change the argument
       for_each_tensor(const_cast<Argument&>(argument), MemberPath(), [&](const MemberPath&, const Tensor& tensor) {
         if (batch_rows_ < 0 && tensor.defined() && tensor.dim() > 0) batch_rows_ = tensor.size(int(dim_));
       });

@@ -19,7 +19,7 @@ struct ProgressOptions {
   /// again for each bar; under mpirun, which gives each process a terminal, it is the width of mpirun's own terminal.
   std::optional<int> terminal_width = {};
   int refresh_ms = 100;  ///< Least time between two draws of the bar, which is drawn only if it has changed.
-  /// Without a terminal: prints the position of training after this long without a line. 0: never.
+  /// Without a terminal: if no line was printed for this long, prints the position of training. 0: never.
   int line_every_ms = 60'000;
 };
 
@@ -38,7 +38,7 @@ class Screen;
 /// On a terminal: one line for each finished epoch, and below it a bar, narrower than the terminal, which the
 /// destructor erases. Output of the program in the meantime, by print() or to std::cout and std::cerr, appears above
 /// the bar: these streams, if they are terminals, write through this object while it lives. Without a terminal: one
-/// line for each report, "epoch 1/3, step 50: train_loss 0.6931", and one line after line_every_ms without a line.
+/// line for each report, "epoch 1/3, step 50: train_loss 0.6931", and the position after line_every_ms without a line.
 class LOCKSTEP_API Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -52,7 +52,7 @@ class LOCKSTEP_API Progress {
   /// After a validation batch, counted from 1.
   void validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches = {});
   void end_validation();  ///< The bar shows training again.
-  /// Shows metrics of that point or an earlier one.
+  /// Shows metrics of the point `at` or of an earlier point.
   void report(const ProgressPoint& at, std::span<const History::Value> values);
   /// Prints a line of its own, on a terminal or not.
   void note(const std::string& text);
@@ -75,7 +75,7 @@ class LOCKSTEP_API Progress {
   Clock::time_point validation_start_;
   double validation_seconds_ = 0;
   std::int64_t validations_ = 0;
-  std::string values_;  // the last reported ones, as text
+  std::string values_;  // the last reported metrics, as text
 };
 
 }  // namespace lockstep::train

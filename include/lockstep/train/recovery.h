@@ -23,7 +23,8 @@ class LOCKSTEP_API Recovery {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
   /// Call this in the handler of an Error, after the objects of the failed attempt are destroyed. Rethrows the error,
-  /// unless training can continue. State on lost devices is made again on another device, without its values.
+  /// unless training can continue. Parameters and buffers on lost devices are allocated again on another device; their
+  /// values are lost.
   void go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimizer* const> optimizers);
 
  private:

@@ -43,7 +43,7 @@ namespace lockstep::train {
 /// batch's rows), or a WeightedMean, which has its own weight. With several processes it covers this process's rows.
 /// With .parallel = {.loss = ProcessLoss::sum} a tensor is instead this process's part of a sum, such as the sum of its
 /// rows' losses divided by model.batch_rows(); the bits then do not depend on the number of processes. The function is
-/// also called for validation, without gradients and in evaluation mode. It adds further means to report to `metrics`.
+/// also called for validation, without gradients and in evaluation mode. Means that it adds to `metrics` are reported.
 template <class M, class Batch>
 class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)> {
   using Function = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
@@ -56,16 +56,17 @@ class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch,
   requires(!std::derived_from<std::remove_cvref_t<F>, LossFunction>) LossFunction(F&& loss) {
     using Given = std::remove_cvref_t<F>;
     if constexpr (std::derived_from<Given, nn::ModuleBase>)
-      static_assert(detail::kNever<F>, "a criterion is no loss yet: write train::criterion(nn::CrossEntropyLoss())");
+      static_assert(detail::kNever<F>,
+                    "a criterion is not a loss function: write train::criterion(nn::CrossEntropyLoss())");
     else if constexpr (std::is_invocable_r_v<Loss, Given&, Prepared<M>&, Batch&, Metrics&>)
       Function::operator=(std::forward<F>(loss));
     else if constexpr (std::is_invocable_v<Given&, Prepared<M>&, Batch&, Metrics&>)
       static_assert(detail::kNever<F>,
-                    "a loss returns a Tensor of one element, the mean over the batch's rows, or a "
-                    "WeightedMean: no number, such as item() gives, which has no gradient");
+                    "a loss function must return a Tensor of one element, the mean over the batch's rows, or a "
+                    "WeightedMean. A number, as item() returns it, has no gradient");
     else
       static_assert(detail::kNever<F>,
-                    "a loss has three arguments: write [](auto& model, auto& batch, auto& metrics) "
+                    "a loss function takes three arguments: write [](auto& model, auto& batch, auto& metrics) "
                     "{...}, or train::criterion(nn::mse_loss)");
   }
 };
@@ -98,13 +99,13 @@ struct FitOptions {
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_loss();
-/// Throws InvalidArgument for a loader with another share.
+/// Throws InvalidArgument if the loader has a share, and it is not `expected`.
 LOCKSTEP_API void check_loader_share(const LoaderHandle& loader, const data::BatchShare& expected);
 /// The means over the rows of all processes.
 LOCKSTEP_API std::map<std::string, double> means_over_all(const World& world, Metrics& metrics);
 [[noreturn]] LOCKSTEP_API void refuse_prediction(const World& world);
 [[noreturn]] LOCKSTEP_API void refuse_further_objectives();
-/// Evaluation mode and no gradients during its lifetime; then restores the mode of every module.
+/// Sets evaluation mode and records no gradients during its lifetime; the destructor restores every module's mode.
 class LOCKSTEP_API EvalModeGuard {
  public:
   explicit EvalModeGuard(nn::ModuleBase& module);
@@ -163,9 +164,10 @@ class LOCKSTEP_API Trainer {
   /// WeightedMeans: within an epoch over the steps since the previous row, at its end over the whole epoch. NaN if the
   /// total weight is 0.
   ///
-  /// Throws InvalidArgument for arguments that do not fit, before anything has changed; Diverged; and the errors of the
-  /// loss, the loaders, DataParallel and checkpoints. After an error the devices' streams hold no further errors. The
-  /// loss of a device is thrown too, unless TrainerOptions::on_lost_device is resume.
+  /// Throws InvalidArgument for arguments that do not fit together, before anything has changed. Also throws Diverged,
+  /// and the errors of the loss function, the loaders, DataParallel and checkpoints. After an error the devices'
+  /// streams hold no further errors. If a GPU fails for good, throws its error, unless TrainerOptions::on_lost_device
+  /// is resume.
   ///
   /// With an options.parallel.world of several processes, all of them call fit(), with equal arguments except for their
   /// rows of the batches: a loader has .share = share(), or gives each process its own batches, equally many in all
@@ -254,7 +256,7 @@ class LOCKSTEP_API Trainer {
   }
 
  private:
-  // Clears the errors of the devices' streams after an error, and ends the other processes.
+  // Runs `work`. If it throws, takes the errors of the devices' streams, and makes the other processes fail too.
   template <class Work>
   auto fail_all_on_error(const Work& work) const {
     return lockstep::detail::draining(devices_, [&] {

@@ -31,16 +31,16 @@ enum class ScheduleStep : std::uint8_t { epoch, step };
 /// docs/failures.md.
 enum class OnLostDevice : std::uint8_t { stop, resume };
 
-/// Where checkpoints of a run are kept, so that the run can resume after it was killed. The end of training always
-/// writes a checkpoint. With several processes, process 0 writes after all have reached that point, and all processes
-/// read, so the folder must be visible to all. A run resumes bit for bit, even with another number of processes if the
-/// total number of devices is the same. Exception: with sharding and clipping by norm, the last bits
-/// differ, because a resumed run starts with the initial buckets, which add the norm in another order.
+/// The checkpoints of a run, from which it can resume after it was killed. The end of training always writes a
+/// checkpoint. With several processes, process 0 writes after all have reached that point, and all processes read, so
+/// the folder must be visible to all. A run resumes bit for bit, even with another number of processes if the total
+/// number of devices is the same. Exception: with sharding and clipping by norm, the last bits differ, because a
+/// resumed run starts with the initial buckets, which sum the norm in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: no checkpoints.
-  std::int64_t every_steps = 0;       ///< 0: none by steps.
-  std::int64_t every_epochs = 1;      ///< 0: none by epochs.
-  std::int64_t keep = 3;              ///< The number of newest ones to keep; 0: all.
+  std::int64_t every_steps = 0;       ///< Writes one after each such number of steps; 0: not by steps.
+  std::int64_t every_epochs = 1;      ///< Writes one after each such number of epochs; 0: not by epochs.
+  std::int64_t keep = 3;              ///< Keeps this many of the newest checkpoints; 0: all.
   /// Resume, bit for bit, from the newest checkpoint in the folder, if any. If false, the folder must have none.
   bool resume = false;
   /// With resume, the handling of damaged checkpoints that are newer than the newest intact one. false: they are
@@ -60,10 +60,10 @@ struct TrainerOptions {
   Precision precision = Precision::float32;                   ///< The dtype of the forward pass.
   std::int64_t log_every = 0;         ///< Steps from one report to the next; 0: report only at the end of epochs.
   bool stop_if_not_finite = true;     ///< Throw Diverged when a training loss that is reported or saved is not finite.
-  CheckpointOptions checkpoint = {};  ///< Where and how often the run is kept.
+  CheckpointOptions checkpoint = {};  ///< Where and how often checkpoints are written.
   OnLostDevice on_lost_device = OnLostDevice::stop;  ///< OnLostDevice::resume needs a checkpoint folder.
   ProgressOptions progress = {};                     ///< Where progress is shown.
-  DataParallelOptions parallel = {};  ///< Except device_ids. Its world: the processes that train together.
+  DataParallelOptions parallel = {};  ///< device_ids must be empty. `world`: the processes that train together.
 };
 
 /// A training loss was not finite. Losses are checked when they are reported or saved, so the first bad step may be any
@@ -72,7 +72,7 @@ class LOCKSTEP_API Diverged : public Error {
  public:
   Diverged(double mean, std::int64_t after, std::int64_t until);
 
-  const double loss;              ///< The mean over these steps.
+  const double loss;              ///< The mean loss over a range of steps.
   const std::int64_t after_step;  ///< The last step before the range.
   const std::int64_t until_step;  ///< The last step of the range.
 };
