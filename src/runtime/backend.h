@@ -30,7 +30,7 @@ namespace lockstep {
 /// A stream. `native` is the backend's own handle: null for the CPU, a CudaStream* for CUDA.
 struct StreamHandle {
   int device = 0;
-  int id = 0;  ///< Its index among the device's streams; 0 is the default stream.
+  int id = 0;  ///< The stream's index among the device's streams; 0 is the default stream.
   void* native = nullptr;
 };
 
@@ -63,7 +63,7 @@ struct Copy {
 /// transpose_a or transpose_b. op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in
 /// elements.
 struct Matmul {
-  DType dtype = kFloat32;  ///< A floating-point type; a, b and c have the same.
+  DType dtype = kFloat32;  ///< The floating-point type of a, b and c.
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -72,7 +72,7 @@ struct Matmul {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   double alpha = 1, beta = 0;
-  Activation activation = Activation::none;  ///< Other than none requires beta == 0. On CUDA relu may turn NaN into 0.
+  Activation activation = Activation::none;  ///< If not none, beta must be 0. On CUDA relu may turn NaN into 0.
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };
@@ -123,7 +123,7 @@ struct CollectiveCall {
   std::size_t ranks = 0;  ///< The ranks of all processes.
   DType dtype = kFloat32;
   ReduceOp op = ReduceOp::sum;
-  std::size_t count = 0;                     ///< Elements; if there are several counts or transfers, their sum.
+  std::size_t count = 0;                     ///< Elements: the sum over `counts` or `transfers`, if there are any.
   std::span<const std::size_t> counts = {};  ///< By rank: for reduce-scatter and all-gather.
   int root = 0;                              ///< For reduce and broadcast.
   std::span<const Transfer> transfers = {};  ///< For send-receive.
@@ -140,7 +140,7 @@ class Backend {
   virtual DeviceProperties properties(int device) const = 0;
   /// Returns true if the device has failed for good: work enqueued there can no longer succeed.
   virtual bool is_lost(int /*device*/) noexcept { return false; }
-  /// Captures and replays work; null if the backend cannot.
+  /// The object that captures and replays work; null if the backend cannot do this.
   virtual Graphs* graphs() noexcept { return nullptr; }
   /// Returns true if kernels launch grids on KernelContext::native_stream, false if they compute at once.
   virtual bool launches_grids() const noexcept { return false; }

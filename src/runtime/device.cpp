@@ -34,7 +34,7 @@ Device::Device(const char* name) : Device(name ? std::string_view(name) : std::s
 Device::Device(DeviceType type, int index) {
   if (type == DeviceType::cuda) *this = cuda(index);
   if (type == DeviceType::cpu && index != 0)
-    throw InvalidArgument(text("[Device] expected the CPU without an index, got ", index));
+    throw InvalidArgument(text("[Device] expected no index for the CPU, or 0, got ", index));
 }
 
 Device Device::cuda(int index) {

@@ -38,10 +38,11 @@ std::optional<std::size_t> size_in_bytes(std::string_view size) {
 }
 
 [[noreturn]] void refuse(std::string_view choice) {
-  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected cpu, sim:N with N from 1 to ", kMaxDeviceCount,
-                             ", sim:N,8GiB with the memory of each (MiB or GiB), cuda, or cuda: with the numbers of "
-                             "cards, got \"",
-                             choice, "\""));
+  throw InvalidArgument(
+      text("[LOCKSTEP_DEVICES] expected cpu, sim:N with N from 1 to ", kMaxDeviceCount,
+           ", sim:N,8GiB with the memory of each GPU (MiB or GiB), cuda, or cuda:0,1 with the numbers "
+           "of cards, got \"",
+           choice, "\""));
 }
 
 std::shared_ptr<Backend> simulated(std::string_view choice) {
@@ -72,7 +73,7 @@ CudaOptions options_for(std::vector<int> cards) {
           .deterministic = option("LOCKSTEP_DETERMINISTIC", 1) != 0};
 }
 
-// Returns the cards listed after "cuda:"; none without a list.
+// Returns the cards listed after "cuda:"; an empty vector if there is no list.
 std::vector<int> listed_cards(std::string_view choice) {
   std::vector<int> cards;
   if (choice.empty() || choice == "cuda") return cards;

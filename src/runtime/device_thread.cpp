@@ -85,7 +85,7 @@ std::deque<DeviceThread::Job>::iterator DeviceThread::next_job() {
   return std::ranges::find_if(jobs_, [&](const Job& job) { return job.context.in_pass || !in_pass; });
 }
 
-// Runs the next job, which must exist. Unlocks meanwhile.
+// Runs the next job, which must exist. The lock is released while the job runs.
 void DeviceThread::run_next(std::unique_lock<Mutex>& lock) {
   {
     const auto next = next_job();

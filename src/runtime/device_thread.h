@@ -1,5 +1,5 @@
 // Persistent host threads. Each device has one, which runs the device's replicas and their part of backward. The
-// buckets of each model have one too (parallel/gradient_buckets_impl.h). Also reservations, by which passes take
+// buckets of each model have one too (parallel/gradient_buckets_impl.h). Also Reservation, with which a pass takes its
 // devices. All of this is safe from any thread.
 #pragma once
 
@@ -26,7 +26,7 @@ class DeviceThread {
   /// The job must not throw. It runs in a copy of `start`; other thread-local state is as on a new thread. The first
   /// job starts the thread. Throws BackendError if the thread cannot be started.
   void submit(std::function<void()> job, const Context& start = of_submitter());
-  /// A fresh context, but with the submitter's pass.
+  /// A fresh context, except for in_pass and replay_values, which are those of the calling thread.
   static Context of_submitter() noexcept {
     return {.in_pass = context().in_pass, .replay_values = context().replay_values};
   }
@@ -57,7 +57,7 @@ class DeviceThread {
 
   const Device device_;
   std::deque<Job> jobs_;
-  RankedCondition wake_;  // for jobs, and in wait_until()
+  RankedCondition wake_;  // the thread sleeps on it until a job arrives, and in wait_until()
   bool stopping_ = false;
   bool reserved_ = false;
   std::thread thread_;

@@ -28,8 +28,8 @@ void watch_forks_of_gpus() {
 
 void detail::throw_forked(const char* op) {
   throw BackendError(op, ENOTRECOVERABLE, "a forked process",
-                     "it was forked from one that had used GPUs, and has none of its threads. What to do: fork before "
-                     "GPUs are used, or exec another program in the child");
+                     "its parent process had used GPUs before the fork, and the parent's threads do not exist here. "
+                     "What to do: fork before GPUs are used, or exec another program in the child");
 }
 
 }  // namespace lockstep

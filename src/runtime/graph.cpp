@@ -24,7 +24,7 @@ bool is_same(const StreamHandle& a, const StreamHandle& b) { return a.device == 
 
 void refuse_in_capture(std::string_view what, std::string_view where) {
   throw InvalidArgument(text("[capture] expected only work on GPUs in a captured step, got ", what, " on ", where,
-                             ": copy to devices before the step, and read results after it"));
+                             ". Copy inputs to the GPU before the step, and read results after it"));
 }
 void refuse_in_capture(std::string_view what, StreamHandle stream) {
   refuse_in_capture(what, text("stream ", stream.id, " of ", Device::cuda(stream.device)));
@@ -39,8 +39,8 @@ struct Graph::State {
   Graphs* graphs = nullptr;
   StreamHandle origin;
   std::vector<StreamHandle> others;  // captured streams other than the origin
-  std::vector<EventHandle> events;   // the origin's, then one for each of the others
-  std::vector<CapturePool*> pools;   // by device, for devices whose capture has ended
+  std::vector<EventHandle> events;   // an event of the origin, then one of each other stream
+  std::vector<CapturePool*> pools;   // by device; null for devices whose capture has not ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
   // Each object with the number of its failures at the end of the capture.
@@ -95,7 +95,7 @@ void Graph::State::end() {
   for (auto& use : graphs->take_used()) used.emplace_back(use, use->failures());
 }
 
-// Ignores the errors of the work: its streams report them.
+// Waits until the graph's last launch has ended. Ignores errors of the work, because its streams report them.
 void Graph::State::wait_until_ended() noexcept try {
   while (!backend().query_event(events[0])) {
     std::this_thread::sleep_for(kBetweenLooks);

@@ -21,11 +21,11 @@ class Graph {
  public:
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
-  ~Graph();  ///< Waits until its work has ended.
+  ~Graph();  ///< Waits until the work of its last launch has ended.
 
   void launch();
-  /// Returns true if a communicator of the work has failed since the capture: then the graph must not be launched any
-  /// more.
+  /// Returns true if a communicator that the captured work uses has failed since the capture. The graph must then not
+  /// be launched any more.
   bool has_failed() const noexcept;
 
  private:

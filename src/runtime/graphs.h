@@ -1,10 +1,10 @@
 // Graphs: the interface of backends that can capture and replay work, as CUDA graphs do. A graph holds the work of one
 // training step on all devices; the host launches it with one call.
 //
-// One capture at a time. It captures the work that is enqueued on its origin stream, and on streams that wait for
-// an event of a captured stream. These throw InvalidArgument: a query of a captured stream or event, or a wait of
-// the host for one; a wait of a captured stream for an event of work that is not captured; a copy from or to the
-// host.
+// Only one capture can be active. It captures the work that is enqueued on its origin stream, and on streams that wait
+// for an event of a captured stream. During a capture these calls throw InvalidArgument: a query of a captured stream
+// or event, or a wait of the host for it; a wait of a captured stream for an event of work that is not captured; and a
+// copy between the host and a device on a captured stream.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ using GraphHandle = void*;
 class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
-  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far. Each failure breaks earlier captures.
+  virtual std::uint64_t failures() const noexcept = 0;  ///< How often it failed. Each failure breaks earlier graphs.
 };
 
 class Graphs {
  public:
-  /// For the current capture: keeps `used` alive as long as the captured work.
+  /// Called during a capture. Keeps `used` alive as long as the captured work.
   void use(std::shared_ptr<const CapturedUse> used) {
     const std::scoped_lock lock(used_mutex_);
     used_.push_back(std::move(used));
@@ -52,7 +52,7 @@ class Graphs {
   virtual void launch(StreamHandle origin, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;  ///< All of its work must have ended.
 
-  /// Throws InvalidArgument if the stream is captured: `what` cannot be.
+  /// If the stream is being captured, throws an InvalidArgument that says that `what` cannot be captured.
   void refuse(std::string_view what, StreamHandle stream);
 
  protected:

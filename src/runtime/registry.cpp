@@ -55,7 +55,7 @@ class Registry {
     return accelerators_locked();
   }
 
-  // The hot path to a device takes no lock. Replacing the devices while other threads use them is misuse in any case.
+  // Access to a device takes no lock, since it is frequent. Callers must not replace the devices while others use them.
   DeviceSet* current() {
     refuse_after_fork("Device");
     if (DeviceSet* devices = current_.load(std::memory_order_acquire)) return devices;

@@ -80,10 +80,11 @@ std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devi
 /// Keeps devices alive until the process ends, because their memory is still in use.
 void retire(std::shared_ptr<DeviceSet> devices);
 
-/// Prints an error of asynchronous work of `where` that no call has thrown before `end`: "the program ended".
+/// Prints, on standard error, an error of asynchronous work that no call has thrown. `where`: the device or the part of
+/// the library. `end`: the event after which no call can throw it, such as "the program ended".
 void print_unreported(std::string_view where, std::string_view end, const std::exception_ptr& error);
 
-/// The stream that this thread's work on the device goes to.
+/// The stream on which this thread enqueues work for the device.
 StreamHandle current_stream_handle(DeviceState& state);
 
 /// Converts streams between users' and backends' handles.

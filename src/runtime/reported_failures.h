@@ -1,5 +1,6 @@
-// Counts the failures of asynchronous work that were reported to the host. Until then, a stream skips the work that was
-// enqueued behind the failed work. So what such work should have written is in doubt once the count has grown.
+// Counts the failures of asynchronous work that were reported to the host. Until a failure is reported, its stream
+// skips the work that was enqueued behind the failed work. So if the count has grown since some work was enqueued, that
+// work may have been skipped, and its results may be wrong.
 #pragma once
 
 #include <atomic>

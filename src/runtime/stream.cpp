@@ -56,7 +56,7 @@ bool Stream::query() const { return device_state(device_).backend.query_stream(S
 void Stream::wait(const cuda::Event& event) const {
   const cuda::Event::State& marked = event.state();
   DeviceState& state = device_state(device_);
-  if (&state.backend != &marked.backend) return event.synchronize();  // the CPU and a GPU: wait on the host
+  if (&state.backend != &marked.backend) return event.synchronize();  // between the CPU and a GPU the host waits
   state.backend.wait(StreamAccess::handle(*this), marked.handle);
 }
 

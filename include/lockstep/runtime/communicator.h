@@ -1,4 +1,5 @@
-// Communicator: collective operations of a group of devices, such as all-reduce. Made once and kept.
+// Communicator: collective operations of a group of devices, such as all-reduce. Make it once and keep it, because
+// making one is slow.
 //
 // One thread uses a communicator at a time (any thread, but never two at once: that throws InvalidArgument); abort()
 // may come from any thread. docs/collectives.md says how it works and why.
@@ -59,8 +60,8 @@ struct CommunicatorOptions {
 /// each rank's stream it starts after the work enqueued before it, and ends before later work starts. Another rank's
 /// part may end later, so use a rank's result on that rank's stream, or after an event of that stream.
 ///
-/// A buffer may be sent and received in place: receive == send, for reduce_scatter receive == send + the rank's
-/// offset, for all_gather send == receive + the rank's offset. Any other overlap throws InvalidArgument.
+/// A rank may receive in place: then receive == send, for reduce_scatter receive == send + the offset of the rank's
+/// shard, for all_gather send == receive + that offset. Any other overlap of buffers throws InvalidArgument.
 ///
 /// Wrong arguments throw InvalidArgument (DTypeError, DeviceMismatch) naming the rank, before anything is enqueued. A
 /// later failure on one rank fails the operation on all: the host's next synchronization throws a CollectiveError with
@@ -87,12 +88,13 @@ class LOCKSTEP_API Communicator {
               ReduceOp op = ReduceOp::sum);
   /// receive[i] of every rank = the root's send[i].
   void broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root);
-  /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its shard, reduced.
+  /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives the reduction of its shard of counts[r].
   void reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
                       ReduceOp op = ReduceOp::sum);
   /// Rank r sends counts[r] elements; every rank receives the elements of all ranks, concatenated in rank order.
   void all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype);
-  /// Sends messages between ranks, all at once. No other transfer may touch the memory that a transfer receives into.
+  /// Sends messages between ranks, all at once. The memory that a transfer receives into must not overlap the memory of
+  /// any other transfer.
   void send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype);
   /// Orders all streams: later work on any of them starts after all work that was enqueued on any of them before.
   void barrier(std::span<const Stream> streams);

@@ -27,7 +27,7 @@ class LOCKSTEP_API Device {
   Device(std::string_view name);
   Device(const char* name);
   Device(const std::string& name) : Device(std::string_view(name)) {}
-  /// cuda:0, or cuda:index. Throws InvalidArgument for a negative index, and for a nonzero index of the CPU.
+  /// The CPU, or cuda:index. Throws InvalidArgument for a negative index, and for a nonzero index of the CPU.
   Device(DeviceType type, int index = 0);
   Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.
@@ -55,7 +55,7 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 struct DeviceProperties {
   std::string name;              ///< The model, as its backend calls it.
   std::size_t memory_bytes = 0;  ///< The size of its memory.
-  std::string memory_setting;    ///< The setting that determines memory_bytes, for error messages; or empty.
+  std::string memory_setting;    ///< The advice in error messages how to set memory_bytes; empty if there is none.
 };
 
 /// Throws InvalidArgument if there is no such device.

@@ -1,4 +1,4 @@
-// Draining after an exception: no error of failed work on several devices is left in their streams. For the library.
+// Draining devices after an exception, so that their streams keep no error of the failed work. For the library.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace lockstep::detail {
 
-/// To be called in a handler. Waits for all work enqueued on the devices, takes the errors of their streams, and
-/// rethrows the current exception. If a stream's error has another message, it is attached to the exception, or printed
-/// on standard error if the exception is not an Error.
+/// Call this in a handler. Waits for all work enqueued on the devices, takes the errors of their streams, and rethrows
+/// the current exception. A stream's error with another message than the exception is attached to it, or printed on
+/// standard error if the exception is not an Error.
 [[noreturn]] LOCKSTEP_API void rethrow_drained(std::span<const Device> devices);
 
 /// Returns the result of `work`. If it throws, drains the devices and rethrows.

@@ -51,9 +51,9 @@ class KernelLoader {
   ~KernelLoader() = default;
 };
 
-/// The context of a kernel's body. On host backends the body computes at once: on all cores if `parallel`. On CUDA it
-/// loads each of its kernels with `loader` and enqueues their grids on `native_stream` of `device`. The grids may use
-/// `workspace`: kWorkspaceBytes of device memory that belong to the stream, so that its kernels use them one after the
+/// The context of a kernel's body. On host backends the body computes at once, on all cores if `parallel`. On CUDA the
+/// body loads each of its kernels with `loader` and enqueues their grids on `native_stream` of `device`. The grids may
+/// use `workspace`: kWorkspaceBytes of device memory that belong to the stream, whose kernels use it one after the
 /// other.
 struct KernelContext {
   static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;  ///< Size of `workspace`.
@@ -123,12 +123,13 @@ class KernelRef {
 
 namespace host {
 
-/// Calls body(begin, end) over [0, count) in pieces of about `grain`. Runs the body at once and in one piece if the
-/// work is small or `context` is serial. The body must not throw.
+/// Splits [0, count) into pieces of about `grain`, and calls call(body, begin, end) for each piece, on all cores.
+/// Returns when all have ended. The body must not throw.
 LOCKSTEP_API void parallel_for_pieces(std::int64_t count, std::int64_t grain,
                                       void (*call)(const void*, std::int64_t, std::int64_t), const void* body);
 
-/// body(begin, end) over [0, count) in pieces of about `grain`.
+/// Calls body(begin, end) for pieces of [0, count) of about `grain` each: on all cores, or, if count <= grain or the
+/// context is not parallel, for the whole range at once. The body must not throw.
 template <class Body>
 void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
   if (!context.parallel || count <= grain) {

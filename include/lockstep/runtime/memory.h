@@ -20,7 +20,7 @@ struct MemoryStats {
   std::uint64_t frees = 0;                ///< Blocks returned.
   std::uint64_t backend_allocations = 0;  ///< Requests to the backend.
   std::uint64_t backend_frees = 0;        ///< Segments given back to the backend.
-  std::uint64_t retries = 0;              ///< How often the cache was emptied because the backend was full.
+  std::uint64_t retries = 0;              ///< How often the cache was emptied because the device had no memory left.
 };
 
 /// Throws InvalidArgument if there is no such device.

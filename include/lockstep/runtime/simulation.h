@@ -23,8 +23,8 @@ struct SimulationOptions {
   bool check_races = true;                          ///< Throw RaceError if two conflicting accesses are not ordered.
 };
 
-/// The nth operation (from 1, counted from the call that injects the fault) of a device fails, and the count - 1 after
-/// it.
+/// A device's operations from the nth on fail, `count` in all. Operations are counted from 1, from the call that
+/// injects the fault.
 struct Fault {
   int device = 0;
   std::uint64_t nth = 1;    ///< The first one that fails.

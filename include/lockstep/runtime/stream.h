@@ -24,7 +24,7 @@ class LOCKSTEP_API Stream {
  public:
   /// The next stream of the device's pool, round robin; never the default stream.
   static Stream from_pool(Device device, StreamPriority priority = StreamPriority::normal);
-  static Stream default_stream(Device device);  ///< Current unless a StreamGuard changes it.
+  static Stream default_stream(Device device);  ///< The current stream, unless a StreamGuard changes it.
 
   Device device() const noexcept { return device_; }
   int id() const noexcept { return id_; }  ///< 0 is the default stream.
@@ -78,7 +78,7 @@ class LOCKSTEP_API CurrentStreams {
  public:
   using Ids = std::array<std::int8_t, 64>;  ///< One for each cuda:i; the CPU has only one stream.
 
-  CurrentStreams() noexcept;  ///< Takes the calling thread's.
+  CurrentStreams() noexcept;  ///< Copies those of the calling thread.
 
   /// Makes these streams current on the calling thread, for a scope.
   class LOCKSTEP_API Guard {

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Limits the operations of this process to `threads` cores from now on. Throws InvalidArgument unless it is from 1 to
-/// 1024.
+/// Limits the operations of this process to `threads` cores from now on. Throws InvalidArgument unless `threads` is
+/// from 1 to 1024.
 LOCKSTEP_API void set_num_threads(int threads);
 LOCKSTEP_API int num_threads();  ///< The limit; by default the number of cores.
 

@@ -48,8 +48,8 @@ struct TraceEvent {
   double end_us = 0;                   ///< Since the trace began.
   TraceKind kind = TraceKind::kernel;  ///< The kind of the operation.
   double flops = 0;                    ///< As the operation declares them; 0 if unknown.
-  /// The bytes that a launch declares as read and written, or that a copy moves. For a collective, the bytes in its
-  /// errors.
+  /// The bytes that a launch declares as read and written, or that a copy moves. For a collective, the bytes that its
+  /// errors report.
   std::size_t bytes = 0;
   std::optional<TraceCollective> collective = {};  ///< Only for a collective.
   /// The host call that enqueued the operation, if it was recorded too: its thread, from 1, its start and its end.
@@ -73,8 +73,8 @@ class LOCKSTEP_API Trace {
   /// Writes the JSON that Perfetto and chrome://tracing read ("Trace Event Format"), with the categories and arguments
   /// of PyTorch's profiler (Kineto).
   void write_json(std::ostream& out) const;
-  /// Writes only one GPU and the host: the file of one rank, for Holistic Trace Analysis. Throws InvalidArgument for
-  /// the CPU.
+  /// Writes only the operations of one GPU and the host's calls: the file of one rank, for Holistic Trace Analysis.
+  /// Throws InvalidArgument for the CPU.
   void write_json(std::ostream& out, Device device) const;
 
   struct State;

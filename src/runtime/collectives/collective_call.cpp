@@ -56,7 +56,7 @@ void check_numbers(const CollectiveCall& call) {
   }
 }
 
-// Returns true if a rank's two buffers overlap exactly as the operation allows in place.
+// Returns true if a rank's two buffers overlap exactly as an in-place operation requires.
 bool is_in_place(const CollectiveCall& call, std::size_t rank) {
   const auto send = reinterpret_cast<std::uintptr_t>(call.parts[rank].send);
   const auto receive = reinterpret_cast<std::uintptr_t>(call.parts[rank].receive);
@@ -93,17 +93,17 @@ void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>
   ranges.back() = {std::min(ranges.back().begin, last.begin), std::max(ranges.back().end, last.end), true, rank};
 }
 
-// Written ranges must not overlap any other range.
+// Throws InvalidArgument if a written range overlaps any other range.
 void check_overlaps(const CollectiveCall& call, std::vector<Range>& ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  const Range* furthest = nullptr;          // of all ranges so far
-  const Range* furthest_written = nullptr;  // of all written ranges so far
+  const Range* furthest = nullptr;          // the range so far with the highest end
+  const Range* furthest_written = nullptr;  // the written range so far with the highest end
   for (const Range& range : ranges) {
     const Range* const other = range.written ? furthest : furthest_written;
     if (other != nullptr && other->end > range.begin)
-      throw InvalidArgument(
-          text('[', call.name, "] expected buffers that do not overlap, or are exactly in place, got buffers of rank ",
-               other->rank, " and rank ", range.rank, " that overlap"));
+      throw InvalidArgument(text('[', call.name,
+                                 "] expected buffers that are exactly in place or do not overlap, got buffers of rank ",
+                                 other->rank, " and rank ", range.rank, " that overlap"));
     if (furthest == nullptr || range.end > furthest->end) furthest = &range;
     if (range.written && (furthest_written == nullptr || range.end > furthest_written->end)) furthest_written = &range;
   }

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// `rank` is an index into call.parts: a rank of this process.
+// In all functions below, `rank` is an index into call.parts: a rank of this process.
 
 /// The regions that a rank reads and writes in its own memory.
 std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t rank);
@@ -17,7 +17,8 @@ std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t ra
 /// The other ranks whose data a rank receives. The rank's part cannot end before the parts of these ranks have begun.
 std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank);
 
-/// Throws InvalidArgument, or DTypeError for a mean of integers, that names the operation and the rank.
+/// Checks the arguments. Throws an InvalidArgument, or a DTypeError for a mean of integers, with the operation's name
+/// and the rank.
 void check(const CollectiveCall& call);
 
 /// target[i] = sources[0][i] op sources[1][i] op ..., for every target; i < count. With one source it is a copy.

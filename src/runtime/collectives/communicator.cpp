@@ -35,7 +35,7 @@ void check(const CommunicatorOptions& options) {
   constexpr int kMaxCtas = 64;
   if (options.max_ctas < 0 || options.max_ctas > kMaxCtas)
     throw InvalidArgument(
-        text("[Communicator] expected max_ctas from 0 (as NCCL chooses) to ", kMaxCtas, ", got ", options.max_ctas));
+        text("[Communicator] expected max_ctas from 0 (NCCL chooses) to ", kMaxCtas, ", got ", options.max_ctas));
   if (options.time_limit <= std::chrono::milliseconds(0))
     throw InvalidArgument(
         text("[Communicator] expected a time_limit above 0 ms, got ", options.time_limit.count(), " ms"));

@@ -17,7 +17,7 @@ struct Sum {
     return A(a + b);
   }
 };
-// Propagates NaN.
+// The larger element. NaN if one of the two is NaN.
 struct Max {
   template <class A>
   LOCKSTEP_HD static A combine(A a, A b) {

@@ -44,7 +44,7 @@ struct FusedOperand {
   DType dtype = kFloat32;
   Shape sizes, strides;  ///< Strides in elements.
   bool present = false;
-  bool written = false;  ///< Written; else read.
+  bool written = false;  ///< True if the operation writes the tensor, false if it reads it.
 };
 
 struct FusedOp {

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// i, f, g, o: the sums of the gates, which become the gates.
+/// i, f, g, o: the pre-activations of the gates; overwritten by the gates.
 struct LstmForward {
   template <class T>
   LOCKSTEP_HD void operator()(T& h, T& c, T& i, T& f, T& g, T& o, const T& c_before) const {

@@ -58,7 +58,7 @@ struct Pool {
 
 struct CapturePool {
   std::vector<std::unique_ptr<Pool>> pools;  // indexed as the allocator's pools
-  Block* kept = nullptr;                     // freed during the capture, linked by next_free
+  Block* kept = nullptr;                     // blocks freed during the capture, linked by next_free
 };
 
 struct CachingAllocator::Impl {
@@ -112,8 +112,8 @@ struct CachingAllocator::Impl {
   int in_backend = 0;                        // number of threads that are allocating or freeing segments
   StreamUses uses;
   MemoryStats stats;
-  CapturePool* capturing = nullptr;                    // the source of memory during a capture; else null
-  std::vector<std::unique_ptr<CapturePool>> captured;  // the current one, and those of work that can be replayed
+  CapturePool* capturing = nullptr;                    // during a capture, the pool that serves requests; else null
+  std::vector<std::unique_ptr<CapturePool>> captured;  // the pools of the current capture and of existing graphs
 };
 
 // Returns null if the device is full even after its cache was emptied.
@@ -290,7 +290,7 @@ void CachingAllocator::Impl::empty_cache(Lock& lock) {
   give_back_cached(lock);
 }
 
-// Unlocks while the backend waits for the device's work.
+// Gives free segments back to the backend. Unlocks the mutex while the backend waits for the device's work.
 void CachingAllocator::Impl::give_back_cached(Lock& lock) {
   Block* released = nullptr;
   std::erase_if(segments, [&](Block* first) {
@@ -322,7 +322,7 @@ void CachingAllocator::Impl::release_everything() noexcept {
   }
 }
 
-// The largest request that can ever succeed.
+// The total memory, in bytes: no larger request can ever succeed.
 std::size_t CachingAllocator::Impl::capacity() const {
   return limit != 0 ? limit : backend.properties(device).memory_bytes;
 }

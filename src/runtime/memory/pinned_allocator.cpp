@@ -19,7 +19,7 @@ constexpr std::chrono::microseconds kPinnedPollInterval(20);
 
 }  // namespace
 
-// Leaks blocks that a lost device may still read.
+// Does not free blocks that a lost device may still read.
 PinnedAllocator::~PinnedAllocator() {
   for (const std::unique_ptr<PinnedBlock>& block : blocks_) {
     bool ended = false;
@@ -74,7 +74,7 @@ void PinnedAllocator::throw_out_of_memory(std::size_t requested) const {
     used = in_use_;
   }
   OutOfMemory error(Device().name(), {.requested = requested, .in_use = used, .cached = all - used, .limit = all});
-  error.add_context("page-locked memory: pin less, or raise what the system lets a process lock");
+  error.add_context("page-locked memory: pin less, or raise the system's limit of locked memory (ulimit -l)");
   throw error;
 }
 
@@ -95,7 +95,7 @@ void PinnedAllocator::copy(StreamHandle stream, const Copy& copy, PinnedBlock& b
     const std::scoped_lock lock(mutex_);
     backend_.record(block.uses[use].event, stream);
     ++block.uses[use].recorded;
-  } catch (const BackendError&) {  // some rows may already be copied
+  } catch (const BackendError&) {  // the device may already be copying some of the rows
     const std::scoped_lock lock(mutex_);
     block.is_unknown = true;
     throw;
@@ -131,7 +131,8 @@ std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   return block.uses.size() - 1;
 }
 
-// Also returns false if the events cannot be queried because a device is lost.
+// Returns true if no copy from the block is pending. Returns false if a device is lost, because its events cannot be
+// queried.
 bool PinnedAllocator::is_idle(PinnedBlock& block) noexcept try {
   return !block.is_unknown && copies_have_ended(block);
 } catch (...) {

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::size_t kHeadersPerChunk = 256;
 
-// Returns the first block that is large enough among the next `limit` blocks of a list; all blocks if negative.
+// Returns the first block of at least `bytes` among the next `limit` blocks of a list (all blocks if limit is
+// negative), or null.
 Block* first_fit(Block* block, std::size_t bytes, int limit) noexcept {
   for (; block != nullptr && limit != 0; block = block->next_free, --limit) {
     if (block->bytes >= bytes) return block;

@@ -26,14 +26,14 @@ struct Block {
   Block* previous_free = nullptr;
   Block* next_free = nullptr;  ///< Also links spare headers, and deferred blocks.
   Pool* pool = nullptr;
-  StreamUse* uses = nullptr;  ///< By other streams; see stream_uses.h.
+  StreamUse* uses = nullptr;  ///< The list of uses by other streams; see stream_uses.h.
   bool free = false;
 
   /// Returns true if no part of the segment is in use.
   bool is_whole_free_segment() const noexcept { return free && previous == nullptr && next == nullptr; }
 };
 
-/// Spare block headers.
+/// A supply of block headers.
 class BlockHeaders {
  public:
   /// After this, the next two calls of take() do not allocate. Throws std::bad_alloc.
@@ -64,7 +64,7 @@ class SegregatedFit {
 
   /// Returns a block of exactly `bytes`, or null if no free block is large enough. Uses up to one reserved header.
   Block* take(std::size_t bytes) noexcept;
-  /// Returns a block, merged with its free neighbours.
+  /// Takes a block back, and merges it with its free neighbours.
   void give(Block* block) noexcept;
   /// Removes a free block from the lists.
   void remove(Block* block) noexcept;

@@ -42,7 +42,7 @@ bool record(Backend& backend, StreamUse& use) noexcept {
     backend.record(use.event, use.queue->stream);
     use.recorded = true;
   } catch (...) {
-    // The next collect() tries again: a later event is as safe.
+    // The next collect() tries again. An event that is recorded later also covers the work of this use.
   }
   return use.recorded;
 }
@@ -92,7 +92,8 @@ void StreamUses::defer(Block& block) noexcept {
   }
 }
 
-// Also returns false if the event cannot be queried; the queue has then failed.
+// Returns true if the work of the use has ended. If its event cannot be recorded or queried, marks the queue as failed
+// and returns false.
 bool StreamUses::has_ended(StreamUse& use) noexcept {
   use.queue->failed = !record(backend_, use);
   if (use.queue->failed) return false;

@@ -29,8 +29,8 @@ class StreamUses {
   StreamUses(const StreamUses&) = delete;
   StreamUses& operator=(const StreamUses&) = delete;
 
-  /// Notes that a block in use is also used on `stream`; once per stream. Throws the errors of create_event, and
-  /// std::bad_alloc; the block is then unchanged.
+  /// Notes that a block in use is also used on `stream`; does nothing if this was noted before. Throws the errors of
+  /// create_event, and std::bad_alloc; the block is then unchanged.
   void add(Block& block, StreamHandle stream);
   /// Defers a block that is being freed until the work enqueued so far on the streams of its uses has ended.
   void defer(Block& block) noexcept;

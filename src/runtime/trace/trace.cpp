@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 RankedMutex<LockRank::trace> states_mutex;
-std::array<std::shared_ptr<Trace::State>, 2> recording_states;  // the program's, and the environment's
+std::array<std::shared_ptr<Trace::State>, 2> recording_states;  // by TraceOwner: of a Trace, and of LOCKSTEP_TRACE
 
 // Numbers the threads in the order of their first calls.
 int thread_number() {
@@ -30,7 +30,7 @@ int thread_number() {
 void set_recording_state(TraceOwner owner, std::shared_ptr<Trace::State> state) {
   const std::scoped_lock lock(states_mutex);
   auto& place = recording_states[std::size_t(owner)];
-  if (state && place) throw InvalidArgument("[Trace] expected no other trace to be recorded, got a second one");
+  if (state && place) throw InvalidArgument("[Trace] expected one Trace at a time, got a second one");
   place = std::move(state);
   detail::trace_records = recording_states[0] || recording_states[1];
 }

@@ -43,12 +43,12 @@ struct TraceWork {
   std::optional<TraceCollective> collective = {};
 };
 
-/// The bytes are counted only while a trace is recorded.
+/// The sum of the accesses' bytes is computed only while a trace is recorded.
 TraceWork trace_of(const LaunchInfo& launch) noexcept;
 TraceWork trace_of(const Matmul& matmul) noexcept;
 TraceWork trace_of(const FusedOp& op) noexcept;
 TraceWork trace_of(const Copy& copy) noexcept;
-/// For rank `rank` of this process.
+/// Describes the part of one rank; `rank` is an index into call.parts.
 TraceWork trace_of(const CollectiveCall& call, std::size_t rank);
 inline const TraceWork& trace_of(const TraceWork& work) noexcept { return work; }
 
@@ -73,7 +73,7 @@ class TraceSpan {
     int device, stream;
     TraceWork work;
     EnqueueMark mark;
-    std::array<std::shared_ptr<Trace::State>, 2> states;  // the program's, and the environment's
+    std::array<std::shared_ptr<Trace::State>, 2> states;  // by TraceOwner: of a Trace, and of LOCKSTEP_TRACE
     std::chrono::steady_clock::time_point began;
   };
 

@@ -27,7 +27,7 @@ std::string rank_of_launcher() {
   return "";
 }
 
-// Where the trace is written: one file, or a folder with one file per GPU.
+// The destination of the trace: one file, or a folder with one file per GPU.
 struct Destination {
   fs::path path;
   bool is_folder = false;
@@ -41,7 +41,7 @@ Destination destination_of(const char* variable) {
   return to;
 }
 
-// Throws now rather than after a long run.
+// Throws InvalidArgument if the destination cannot be written, so that the error comes before a long run, not after it.
 void expect_writable(const Destination& to) {
   std::error_code error;
   if (to.is_folder) {

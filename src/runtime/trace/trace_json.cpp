@@ -34,7 +34,7 @@ std::string micros(std::int64_t ns) {
 }
 
 std::string whole(double value) {
-  std::array<char, 400> digits;  // the largest double
+  std::array<char, 400> digits;  // the largest double has 309 digits
   return {digits.data(), std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 0).ptr};
 }
 
@@ -52,7 +52,7 @@ const char* name_of_dtype(DType dtype) {
   }
 }
 
-// The name in NCCL's kernel names.
+// The dtype in the names of NCCL's kernels.
 const char* name_in_kernel(DType dtype) {
   switch (dtype) {
     case kBool:

@@ -39,7 +39,8 @@ struct Trace::State {
 
 enum class TraceOwner : std::uint8_t { program, environment };
 
-/// Null ends the recording. Throws InvalidArgument if the owner is already recording.
+/// Makes `state` record the operations for the owner; null ends the recording. Throws InvalidArgument if the owner is
+/// already recording.
 void set_recording_state(TraceOwner owner, std::shared_ptr<Trace::State> state);
 
 }  // namespace lockstep
