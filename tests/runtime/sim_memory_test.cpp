@@ -160,7 +160,7 @@ TEST_F(PageLockedMemory, IsTheHostsAndNoDevices) {
 TEST_F(PageLockedMemory, IsNeededWhereTheCopySaysSo) {
   const float pageable[4] = {};
   const std::string message = message_of<BackendError>([&] { copy(pageable); });
-  EXPECT_TRUE(contains(message, "which are not page-locked")) << message;
+  EXPECT_TRUE(contains(message, "this memory is not page-locked")) << message;
   EXPECT_EQ(sim.backend.counts(0).copies, 0u);
 }
 

@@ -17,7 +17,7 @@ class Arena {
   void give(std::size_t offset, std::size_t bytes);
 
  private:
-  std::map<std::size_t, std::size_t> free_;  // bytes by offset
+  std::map<std::size_t, std::size_t> free_;  // offset of a free range -> its bytes
 };
 
 }  // namespace lockstep::gpu

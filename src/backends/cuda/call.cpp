@@ -13,7 +13,7 @@ namespace {
 std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", device); }
 
 [[noreturn]] void fail(cudaError_t result, const char* api, const std::string& where) {
-  cudaGetLastError();  // not in a loop: without a driver the error never clears
+  cudaGetLastError();  // clears the error; called once, because without a driver the error never clears
   ++reported_failures;
   const char* const advice =
       result == cudaErrorNoKernelImageForDevice
@@ -70,7 +70,7 @@ thread_local bool has_used_a_card = false;
 }  // namespace
 
 void use_card(int card) {
-  int current = -1;  // asks CUDA, because the program may have called cudaSetDevice itself
+  int current = -1;  // CUDA is asked for it, because the program may have called cudaSetDevice itself
   if (has_used_a_card && cudaGetDevice(&current) == cudaSuccess && current == card) return;
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
   has_used_a_card = true;

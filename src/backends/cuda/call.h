@@ -10,15 +10,15 @@
 
 namespace lockstep::gpu {
 
-/// Held while collectives are issued, and by calls that must not come between the launches of their ranks
-/// (CudaBackend).
+/// Held while the ranks of a collective are launched, and by calls that must not run between these launches
+/// (cuda_backend.cpp).
 using IssueMutex = RankedMutex<LockRank::cuda_issue>;
 
-/// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
-/// unless the result is success. Clears CUDA's "last error", so that no later launch reports it.
+/// Unless the result is success, throws BackendError with the call's name, its code and text, and the user's number of
+/// the device (-1: unknown), and clears CUDA's "last error", so that no later launch reports it.
 void check(cudaError_t result, const char* api, int device);
 void check(cublasStatus_t result, const char* api, int device);
-/// Like check(), for a call about a card that is given by CUDA's number.
+/// Like check(), but `card` is CUDA's number of the card.
 void check_card(cudaError_t result, const char* api, int card);
 
 /// Return true if the work of the stream, or before the event, has ended. Throw as check() does.
@@ -46,7 +46,7 @@ using OwnedEvent = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
 using OwnedMemory = std::unique_ptr<void, Destroy<cudaFree>>;
 using OwnedPinned = std::unique_ptr<void, Destroy<cudaFreeHost>>;
 
-// All three create on the current card.
+// These functions create the object on the current card.
 OwnedStream make_stream(int device, int priority);
 OwnedEvent make_event(int device);
 OwnedMemory make_memory(int device, std::size_t bytes);

@@ -25,7 +25,8 @@ class CudaCommunicator {
   virtual void abort() noexcept = 0;
   /// The number of failures so far. Operations captured before a failure refer to ranks that no longer exist.
   virtual std::uint64_t failures() const noexcept { return 0; }
-  /// Returns, once, why an enqueued operation failed or cannot end; else null. Polled while the host waits; any thread.
+  /// Returns the error of an enqueued operation that failed or cannot end, once per error; else null. Polled while the
+  /// host waits; any thread.
   virtual std::exception_ptr failure() noexcept = 0;
 };
 
@@ -35,14 +36,14 @@ struct Member {
   int card;
 };
 
-/// For ranks on different cards, including those of other processes if there are peers: all processes call it at once,
+/// Uses NCCL, for ranks on different cards. If there are peers, their ranks are included; then all processes call this,
 /// with no lock held, and wait for process 0's ncclUniqueId. start() tests that the cards can communicate. Both throw
 /// CollectiveError, or BackendError if NCCL cannot be loaded or is too old.
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
                                                          const CommunicatorOptions& options);
 
-/// For ranks on one card, which NCCL refuses. If some ranks are on other cards, these need peer access to its memory.
-/// Sums in rank order, as the simulated devices do. Throws BackendError.
+/// Uses our own kernels, for ranks that share a card, which NCCL refuses. If some ranks are on other cards, these cards
+/// need peer access to the first rank's card. Sums in rank order, as the simulated devices do. Throws BackendError.
 std::unique_ptr<CudaCommunicator> make_shared_card_communicator(std::vector<Member> members);
 
 /// Later work on the first stream starts after all work that was enqueued on all streams before.

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience(60);          // for work that may wait for a lost card
+constexpr std::chrono::seconds kPatience(60);          // a wait that lasts longer reports a lost card again
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // each check for failures queries all communicators or cards
 
 class CudaBackend final : public Backend {
@@ -244,7 +244,7 @@ void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event).event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
-// Reports no failures of collectives: synchronization does.
+// Does not report failures of collectives; synchronization reports them.
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
@@ -425,9 +425,9 @@ void CudaBackend::check_cards(Clock::time_point since) try {
   throw;
 }
 
-// Waits until `ended`. Meanwhile checks for failed collectives and cards, since the awaited work may never end after
-// such a failure. If a card's loss was reported to the host before the wait, it is ignored, so that work on other cards
-// goes on; a wait longer than kPatience reports it again. Cards are checked only after `patience`.
+// Waits until ended() returns true. Meanwhile checks for failed collectives and cards, since the awaited work may never
+// end after such a failure. A card's loss that was reported to the host before the wait is ignored, so that work on
+// other cards goes on; a wait longer than kPatience reports it again. Cards are checked only after `patience`.
 template <class Query>
 void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   constexpr int kSpins = 2000;
@@ -450,9 +450,9 @@ void refuse_blocking_launches(std::size_t cards) {
   if (cards < 2 || !blocking || std::string_view(blocking).empty() || std::string_view(blocking) == "0") return;
   throw InvalidArgument(text("[cuda] expected CUDA_LAUNCH_BLOCKING=0 or not set with ", cards, " cards, got \"",
                              blocking,
-                             "\": a launch would wait until its kernel has ended, and the first rank of a collective "
-                             "for the second, which would not be launched. What to do: unset it, or use one card: "
-                             "LOCKSTEP_DEVICES=cuda:0"));
+                             "\": a launch would wait until its kernel has ended, so the first rank of a collective "
+                             "would wait forever for the second one, which is launched later. What to do: unset it, or "
+                             "use one card: LOCKSTEP_DEVICES=cuda:0"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The driver's answer. A machine without a driver has no cards; that is not an error.
+/// The number of cards that the driver reports. A machine without a driver has no cards; that is not an error.
 struct CudaCards {
   int count = 0;
   int code = 0;      ///< CUDA's code if there are none: 34, 35 or 100; 0 if the reason is not CUDA's.
@@ -22,7 +22,7 @@ CudaCards find_cuda_cards();
 
 struct CudaOptions {
   std::vector<int> cards;       ///< The card of each device; devices with the same card share it.
-  std::size_t arena_bytes = 0;  ///< Allocated on each device at its first allocation, as its only memory; 0: as needed.
+  std::size_t arena_bytes = 0;  ///< All memory of a device, allocated at once at its first use; 0: as needed.
   bool tf32 = false;            ///< Round the factors of float32 products to TF32.
   bool deterministic = true;    ///< Repeated runs give the same bits: disables NCCL's NVLS.
 };

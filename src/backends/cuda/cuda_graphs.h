@@ -24,7 +24,7 @@ class CudaGraphs final : public Graphs {
   // For the backend: CUDA invalidates a capture if one of its streams or events is queried.
   bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
   using Graphs::refuse;
-  static void refuse(std::string_view what, const CudaEvent& event);  ///< As for a stream.
+  static void refuse(std::string_view what, const CudaEvent& event);  ///< Throws if the event is_captured.
 
  private:
   IssueMutex& issue_mutex_;

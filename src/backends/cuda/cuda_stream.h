@@ -40,14 +40,14 @@ struct CudaStream {
 
 /// Returns true if the stream is being captured.
 bool is_capturing(const CudaStream& stream);
-/// The event then marks the work enqueued on the stream so far.
+/// Makes the event mark the work enqueued on the stream so far.
 void record_event(const OwnedEvent& event, const CudaStream& stream);
 
 struct CudaEvent {
   int device;
   int card;
   OwnedEvent event;
-  std::atomic<bool> is_captured = false;  ///< Last recorded in a capture: it never completes by itself.
+  std::atomic<bool> is_captured = false;  ///< True if last recorded in a capture: then it never completes by itself.
 };
 
 inline CudaStream& stream_of(const StreamHandle& handle) { return *static_cast<CudaStream*>(handle.native); }

@@ -33,7 +33,7 @@ Places places_of(const Convolution& convolution) {
 
 [[noreturn]] void refuse() {
   throw InvalidArgument(
-      "[fused] expected an operation that the device supports as one, got another: ask workspace_size() first");
+      "[fused] expected an operation that workspace_size() has accepted, got one that the device does not support");
 }
 
 bool is_supported(cudnnStatus_t result) {

@@ -81,7 +81,7 @@ Layout make_layout(int device, cudaDataType_t type, std::int64_t rows, std::int6
 
 }  // namespace
 
-// cuBLAS is column-major: its c is the transpose of ours, the product of our b and a, in this order.
+// cuBLAS is column-major, so its c is the transpose of ours. Therefore its first factor is our b, its second our a.
 struct MatmulPlans::Plan {
   Description description;
   Layout a, b, c;
@@ -200,7 +200,7 @@ void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) co
   const bool is_whole = plan.epilogue == epilogue_of(m);
   double kept = m.beta;
   if (is_whole && m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
-  if (!is_whole && m.activation == Activation::none) {  // bias first: the product is added to it before rounding
+  if (!is_whole && m.activation == Activation::none) {  // c = bias first; cuBLASLt adds the product before it rounds
     check(matmul_epilogue(m, stream), "cudaLaunchKernelEx", device_);
     kept = 1;
   }

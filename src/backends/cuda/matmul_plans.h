@@ -28,7 +28,8 @@ class MatmulPlans {
   void run(const Matmul& matmul, cudaStream_t stream);
 
  private:
-  // All that the choice of an algorithm depends on: the product with the alignment of its pointers, not the pointers.
+  // All that the choice of an algorithm depends on: the product's description, with the alignment of its pointers in
+  // place of the pointers.
   using Key = std::array<std::int64_t, 20>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;

@@ -41,7 +41,7 @@ bool are_even(const CollectiveCall& call) {
   return std::ranges::all_of(call.counts, [&](std::size_t count) { return count == call.counts[0]; });
 }
 
-// One operation for each rank's share; shares may differ in size.
+// Calls f(rank, elements, first element) for each rank's share, since NCCL's own operations need shares of equal size.
 template <class F>
 ncclResult_t for_each_share(const CollectiveCall& call, F&& f) {
   std::size_t first = 0;
@@ -79,8 +79,8 @@ void set_nccl_environment(bool deterministic) {
   };
   // If NCCL_ALGO is set, it decides whether NVLS may be chosen.
   if (deterministic && !std::getenv("NCCL_ALGO"))
-    set_unless_set("NCCL_NVLS_ENABLE", "0", "runs repeat bit for bit; not so with LOCKSTEP_DETERMINISTIC=0");
-  set_unless_set("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "communicators launch in one order");
+    set_unless_set("NCCL_NVLS_ENABLE", "0", "so that runs repeat bit for bit, unless LOCKSTEP_DETERMINISTIC=0");
+  set_unless_set("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "so that communicators launch in one order");
   if (!said.empty()) std::cerr << text("[cuda] several cards: has set ", said, " in this process\n");
 }
 

@@ -357,7 +357,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // Checks the first operation that has not ended: it holds up the others.
+  // Checks the time of the first operation that has not ended; the later ones wait for it.
   void check_watched() {
     forget_ended();
     if (watched_.empty() || !have_passed(watched_.front().begun)) return;
@@ -394,7 +394,7 @@ class NcclCommunicator final : public CudaCommunicator {
       if (!has_ended(events[rank].get(), members_[rank].device)) return false;
     return true;
   }
-  bool is_pending() const {  // after a failure nothing is pending
+  bool is_pending() const {  // false after a failure
     return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back().ended);
   }
 

@@ -30,8 +30,8 @@ class PinnedCache {
   PinnedCache(int device, int card, IssueMutex& issue_mutex)
       : device_(device), card_(card), issue_mutex_(issue_mutex) {}
 
-  /// Returns an unused buffer of at least `bytes`, at most kLargestBytes. If kMaxBytes of its size class are in use,
-  /// waits for the oldest.
+  /// Returns an unused buffer of at least `bytes`, which is at most kLargestBytes. If the buffers in use of its size
+  /// class already have kMaxBytes, waits for the oldest one.
   PinnedBuffer take(std::size_t bytes, const Wait& wait);
   /// Returns a buffer to the cache; it is free again when its event has completed.
   void give(PinnedBuffer buffer);

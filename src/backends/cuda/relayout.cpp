@@ -17,7 +17,8 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int kMaxDims = 5;
 
-// The dimensions, ordered by the memory that is written, with leading dimensions of size 1.
+// The dimensions in the order of the written memory (largest stride first), after leading dimensions of size 1 that
+// fill up the arrays.
 template <class T>
 struct Walk {
   const T* from;

@@ -35,7 +35,7 @@ class AsyncError {
   /// A new exception with the same type and message, for an error that this one causes.
   std::exception_ptr copy() const;
 
-  /// The error was reported to the host: the streams that hold it work again.
+  /// Called when the error was reported to the host. The streams that hold it then run work again.
   void clear() noexcept;
   bool is_cleared() const noexcept;
 

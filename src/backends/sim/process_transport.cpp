@@ -1,4 +1,4 @@
-// Processes that are threads of this one: messages go through queues in memory.
+// The transport of simulated processes, which are threads of this process: messages go through queues in memory.
 #include <chrono>
 #include <cstring>
 #include <deque>

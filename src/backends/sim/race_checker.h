@@ -34,7 +34,7 @@ class RaceChecker {
   const Clock& now(int stream) const noexcept { return streams_[std::size_t(stream)].clock; }
   /// Orders the stream's future work after `clock`.
   void wait(int stream, const Clock& clock);
-  /// The host has seen that all work before `clock` has ended.
+  /// Called when the host has seen that all work before `clock` has ended.
   void host_synchronized(const Clock& clock);
 
   struct Unfinished {
@@ -58,7 +58,7 @@ class RaceChecker {
   struct StreamClock {
     std::string name;
     Clock clock;
-    std::uint64_t host_version = 0;  // version of the host's clock that was joined last
+    std::uint64_t host_version = 0;  // the version of the host's clock that was last merged into `clock`
   };
 
   AccessHistory history_;

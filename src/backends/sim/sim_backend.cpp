@@ -77,9 +77,9 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   if (memory != nullptr) release("deallocate", device, memory, bytes);
 }
 
-// Like cudaFree, this orders the host only after the device's own work, and for page-locked memory after none. It waits
-// for all work, so that a program that relies on a stronger order does not really access freed memory: it gets the
-// RaceError below.
+// Like cudaFree, this orders the host only after the device's own work, and after no work if the memory is page-locked.
+// But it waits for all work, so that a program that relies on a stronger order gets the RaceError below, and does not
+// really access freed memory.
 void SimBackend::release(const char* op, int device, void* memory, std::size_t bytes) noexcept {
   {
     const std::scoped_lock lock(mutex_);

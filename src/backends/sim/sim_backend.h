@@ -87,7 +87,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   static sim::SimStream& stream_of(StreamHandle handle) { return *static_cast<sim::SimStream*>(handle.native); }
   static Moment& moment_of(EventHandle event) { return *static_cast<Moment*>(event); }
 
-  // With the lock held.
+  // Call these with the lock held.
   Moment now(sim::SimStream& stream) const;
   void forget(const char* op, void* memory, std::size_t bytes) noexcept;
   void declare(sim::SimStream& stream, const char* op, std::span<const MemoryAccess> accesses);
@@ -97,7 +97,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   bool capture_collective(CommunicatorHandle communicator, const CollectiveCall& call);
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
-  // Without the lock.
+  // Call these without holding the lock.
   std::vector<Moment> everything() const;
   void release(const char* op, int device, void* memory, std::size_t bytes) noexcept;
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);

@@ -79,7 +79,8 @@ void SimCollective::wait_while(Phase phase) const {
   phase_.wait(phase);
 }
 
-// Call this with the lock held. The last rank to arrive usually does a single piece, so sleeping ranks are not woken.
+// Call this with the lock held, in the last rank that arrives. It does a single piece itself, so the sleeping ranks are
+// woken only if there are more pieces.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
   if (error_ && processes_)
@@ -168,7 +169,7 @@ std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept 
   }
 }
 
-// The error names the first failed rank. The errors of all ranks are attached to it and reported with it.
+// Makes an error that names the first failed rank. The errors of all ranks are attached to it and reported with it.
 std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
   std::vector<std::shared_ptr<AsyncError>> causes;
   std::size_t failed = 0;

@@ -56,7 +56,7 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
   const std::scoped_lock lock(mutex_);
   communicator.add(collective, call);
   declare(call);
-  for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // so the first failing rank's error stays
+  for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // in reverse, so that the first failing rank's error stays
     const SimStream& stream = stream_of(call.parts[rank].stream);
     const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::collective, stream.device);
     if (verdict == sim::Faults::Verdict::works) continue;

@@ -26,7 +26,7 @@ class SimGraphs final : public Graphs {
   void destroy(GraphHandle graph) noexcept override;
 
   // For the backend. Each returns false if the stream is not captured; the backend then does the work now.
-  /// `call` repeats the call. All streams of the call are streams of one capture.
+  /// Keeps `call`, which repeats the backend's call at each launch. All streams of the call belong to one capture.
   template <class Call>
   bool capture(StreamHandle stream, const Call& call) {
     return is_used() && capture_call(stream, call);
@@ -36,7 +36,7 @@ class SimGraphs final : public Graphs {
 
   using Graphs::refuse;
   void refuse(std::string_view what, EventHandle event);  ///< Throws InvalidArgument if the event is captured.
-  void forget(EventHandle event) noexcept;                ///< The event was destroyed.
+  void forget(EventHandle event) noexcept;                ///< Called when the event is destroyed.
 
  private:
   using Call = std::function<void()>;

@@ -50,7 +50,7 @@ void SimMemory::expect_pinned(const char* op, const Region& region) const {
   if (!found || found->device != kHost)
     throw BackendError(op, kIllegalAddress, name_of(kHost),
                        text("'", op, "' reads ", region.bytes(), " bytes at ", region.data,
-                            " of the host later, which are not page-locked"));
+                            " of the host asynchronously, but this memory is not page-locked"));
   expect(op, kHost, region, AccessKind::read);
 }
 

@@ -90,7 +90,7 @@ class SimStream {
   /// Waits while more is queued than hardware would accept: kMaxTasks tasks, or kMaxStagedBytes bytes from the host.
   /// Call this before the task is made, without holding a lock.
   void wait_for_room(std::size_t staged_bytes = 0);
-  /// The task pushed last holds `bytes` bytes from the host.
+  /// Notes that the task pushed last holds a copy of `bytes` bytes of the host's memory.
   void count_staged_bytes(std::size_t bytes);
   static constexpr std::uint64_t kMaxTasks = 1 << 14;
   static constexpr std::size_t kMaxStagedBytes = std::size_t(64) << 20;

@@ -146,7 +146,7 @@ std::shared_ptr<AsyncError> SimBackend::loss_of(int device, const char* op) {
   return loss;
 }
 
-// For callers that must not throw.
+// Enqueues a task that fails with the error. For callers that must not throw.
 void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) noexcept {
   try {
     stream.push({op, sim::FailTask{std::make_shared<AsyncError>(std::move(error), op, stream.device_name)}});

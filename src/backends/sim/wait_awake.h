@@ -1,4 +1,4 @@
-// Waiting without sleeping. Safe from any thread if `holds` is, which is called without a lock.
+// Waiting without sleeping. Calls holds() without a lock; safe from any thread if holds() is.
 #pragma once
 
 #include <chrono>

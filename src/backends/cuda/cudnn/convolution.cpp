@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array kRoles{Role::image, Role::window, Role::result};
 
-// The operand of each role, by kind.
+// Returns, for each role in order (image, window, result), the index of its operand in the FusedOp.
 std::array<int, 3> operands_of(FusedKind kind) {
   switch (kind) {
     case FusedKind::convolution: return {0, 1, 3};

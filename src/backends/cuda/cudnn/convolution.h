@@ -20,11 +20,11 @@ enum class Role : std::uint8_t { image, window, result };
 struct ConvolutionTensor {
   Shape sizes, strides;  ///< As in the operand.
   int operand = 0;
-  bool in_place = false;  ///< Dense in the layout and aligned: used without a copy.
+  bool in_place = false;  ///< True if the operand is dense in the layout and aligned, so that no copy is needed.
 };
 
 struct Convolution {
-  static constexpr std::int64_t kAlignment = 16;  ///< Bytes, of all data: with less, cuDNN's best engines decline.
+  static constexpr std::int64_t kAlignment = 16;  ///< Bytes. cuDNN's best engines do not support less aligned data.
 
   FusedKind kind = FusedKind::convolution;
   DType dtype = kFloat32;
@@ -43,7 +43,8 @@ struct Convolution {
 };
 
 /// Returns nullopt if op is not a convolution, its dtypes differ or cuDNN does not support them, or a tensor is empty.
-/// The layout is channels-last if an image is. in_place requires that non-null data pointers are aligned.
+/// The layout is channels-last if the image or the result is. in_place requires that non-null data pointers are
+/// aligned.
 std::optional<Convolution> describe_convolution(const FusedOp& op);
 /// Returns the convolution in the given layout.
 Convolution in_layout(Convolution convolution, const FusedOp& op, bool channels_last);

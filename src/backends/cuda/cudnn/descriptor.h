@@ -38,7 +38,7 @@ constexpr cudnnBackendAttributeType_t attribute_type() {
 
 class CudnnDescriptor {
  public:
-  /// Its errors name the device.
+  /// Creates an empty descriptor. The errors of its functions name `device`.
   CudnnDescriptor(cudnnBackendDescriptorType_t type, int device);
 
   template <class T>
@@ -50,7 +50,7 @@ class CudnnDescriptor {
     set(name, attribute_type<std::ranges::range_value_t<Values>>(), std::int64_t(std::ranges::size(values)),
         std::ranges::data(values));
   }
-  /// A descriptor that is an attribute must outlive this one.
+  /// Sets an attribute to another descriptor, which must outlive this one.
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
 
   /// Returns false if cuDNN does not support the description. Throws BackendError for all other failures.
@@ -65,7 +65,7 @@ class CudnnDescriptor {
     values.resize(std::size_t(get(name, attribute_type<T>(), most, values.data())));
     return values;
   }
-  /// Reads into a descriptor that was created for it.
+  /// Reads an attribute that is a descriptor into `value`, which must have been created with that type.
   void get(cudnnBackendAttributeName_t name, CudnnDescriptor& value) const;
   /// Returns all descriptors of an attribute.
   std::vector<CudnnDescriptor> get_all(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
