@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxCalls = 256;  // maximum of calls kept as text, if no pass compares them
+constexpr std::size_t kMaxCalls = 256;  // the maximum number of calls that are kept as text between comparisons
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// CallLog: the calls on a model of several processes that all processes must make alike. One line per setting of a
+// CallLog: records the calls on a model that all processes must make in the same way, with one line per setting of a
 // call. Processes compare a hash of eight bytes in an exchange that happens anyway, and the texts only if the hashes
 // differ. Safe from any thread.
 #pragma once

@@ -45,7 +45,7 @@ class LOCKSTEP_API World {
  public:
   /// The world of this process alone.
   World() noexcept = default;
-  /// For launchers.
+  /// Made by launchers' libraries, such as mpi::join().
   explicit World(std::shared_ptr<Transport> transport);
 
   ProcessRank rank() const noexcept;  ///< This process's rank.
@@ -65,8 +65,8 @@ class LOCKSTEP_API World {
   /// Returns after all processes have called it.
   void barrier(const char* what = "barrier") const;
 
-  /// Checks the bytes that each process passed, by rank. Must not depend on anything else, so that it throws in all
-  /// processes or in none.
+  /// Checks the bytes that each process passed, by rank. The result must depend on these bytes only, so that the check
+  /// throws in all processes or in none.
   using Check = std::function<void(const std::vector<std::string>& of_each)>;
   /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has the same
   /// error, so that no process sees another one end before it knows why. The world stays usable.

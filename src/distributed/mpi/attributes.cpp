@@ -87,14 +87,15 @@ Attributes unpacked(const std::string& bytes) {
 }
 
 void refuse_differences(const std::vector<Attributes>& by_rank) {
-  refuse_difference(by_rank, kVersion, "Start one program everywhere, or programs that were built alike");
-  refuse_difference(by_rank, kTimeLimit, "It is JoinOptions::time_limit, or LOCKSTEP_TIME_LIMIT");
+  refuse_difference(by_rank, kVersion, "Start the same program, or builds of the same version, in all processes");
+  refuse_difference(by_rank, kTimeLimit,
+                    "Set the same JoinOptions::time_limit or LOCKSTEP_TIME_LIMIT in all processes");
   std::set<std::string> settings;
   for (const Attributes& attributes : by_rank)
     for (const auto& [name, value] : attributes)
       if (name.starts_with("LOCKSTEP_")) settings.insert(name);
   for (const std::string& name : settings)
-    refuse_difference(by_rank, name, "Open MPI's mpirun gives it to all hosts with -x " + name);
+    refuse_difference(by_rank, name, "Open MPI's mpirun passes it to all hosts with -x " + name);
 }
 
 }  // namespace lockstep::mpi

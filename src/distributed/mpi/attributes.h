@@ -8,7 +8,8 @@
 
 namespace lockstep::mpi {
 
-/// By name: the names below, and environment variables of launchers and of Lockstep.
+/// The attributes of a process: name -> value. The names are the constants below, and the names of environment
+/// variables of launchers and of Lockstep.
 using Attributes = std::map<std::string, std::string>;
 
 inline constexpr const char* kVersion = "the version of Lockstep";
@@ -23,7 +24,8 @@ Attributes local_attributes(std::chrono::milliseconds time_limit);
 std::string packed(const Attributes& attributes);
 Attributes unpacked(const std::string& bytes);
 
-/// Throws InvalidArgument that names a difference and the two processes.
+/// Throws InvalidArgument if an attribute differs that all processes must have in common. The message names the
+/// attribute, both values and the two processes.
 void refuse_differences(const std::vector<Attributes>& by_rank);
 
 }  // namespace lockstep::mpi

@@ -1,4 +1,5 @@
-// Control notes between the processes of a job: signs of life, leaving, failures. Only the MPI thread uses this class.
+// Control notes between the processes of a job: each tells that its sender is alive, leaves the job, or has seen a
+// failure. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
@@ -51,7 +52,7 @@ class ControlChannel {
   enum class Kind : int { hello, sign_of_life, ping, answer, left, failed };
   struct Note {
     Kind kind = Kind::hello;
-    int number = 0;                // the number of a ping or answer; the process to blame
+    int number = 0;                // in `ping` and `answer`: the ping's number; in `failed`: the process that caused it
     bool hears_datagrams = false;  // the sender has received datagrams from the receiver
     Counts counts = {};            // in `left`: the messages exchanged with the receiver
     std::array<char, 488> reason = {};
@@ -63,8 +64,8 @@ class ControlChannel {
     Counts last_counts;
     int answered = 0;  // the number of the last ping answered
     int waits_for = kNobody;
-    bool is_heard = false, hears = false;  // datagrams arrive here from it, and there from this process
-    bool sign_is_on_its_way = false;       // over MPI
+    bool is_heard = false, hears = false;  // datagrams from the peer arrive here; from here they arrive at the peer
+    bool sign_is_on_its_way = false;       // MPI has not yet sent the last sign of life
   };
   struct Sent {
     int to;

@@ -26,7 +26,7 @@ class Datagrams {
   std::string address() const;
   void connect(const std::vector<Attributes>& by_rank, int rank);
 
-  /// Sends at most kMaxBytes to `to`. Until its address is known, sends to every possible address of its host.
+  /// Sends at most kMaxBytes to process `to`. Until the process's address is known, sends to all addresses of its host.
   static constexpr std::size_t kMaxBytes = 1024;
   void send(int to, const void* data, std::size_t bytes) noexcept;
   /// Returns the sender of the next received datagram of exactly `bytes` bytes; nullopt if there is none.

@@ -62,14 +62,14 @@ class Handover {
   bool wait_done(const Transfer& transfer, Clock::time_point end);
   /// Fails the job. Returns when MPI will not access any message's memory any more. Only the first failure counts.
   void fail(Failure failure) noexcept;
-  /// Fails the job too, but the MPI thread finds out which process caused the failure.
+  /// Like fail(Failure), but the MPI thread finds out which process caused the failure.
   void fail(Overdue overdue) noexcept;
   /// Returns the failure, once MPI no longer accesses any message's memory; else nullopt.
   std::optional<Failure> failure() const;
   void leave() noexcept;
   /// Returns true if the MPI thread ended before `end`.
   bool wait_ended(Clock::time_point end) noexcept;
-  /// The last time at which the MPI thread was seen not to hang in MPI.
+  /// The last time at which the MPI thread reported, by seen(), that it does not hang in MPI.
   Clock::time_point last_seen() const noexcept { return Clock::time_point(Clock::duration(last_seen_.load())); }
 
   // For the MPI thread.

@@ -13,7 +13,7 @@ namespace lockstep::mpi {
 
 struct Members {
   int rank = 0;
-  std::vector<std::string> hosts;  ///< By rank.
+  std::vector<std::string> hosts;  ///< The host names, by rank.
 
   int size() const noexcept { return int(hosts.size()); }
   std::string name(int process) const { return text("process ", process, " on ", hosts.at(std::size_t(process))); }

@@ -109,7 +109,7 @@ World join(const JoinOptions& options) {
   if (present.began)
     throw InvalidArgument(
         "[mpi::join] this process has already left its job, or failed to join it, and MPI starts only once per "
-        "process: keep the World for as long as it is used");
+        "process: keep the World until the program's last use of it");
   if (!is_launched(local_attributes(limit))) return World();
   present.began = true;
   std::shared_ptr<MpiTransport> transport = begin(limit);

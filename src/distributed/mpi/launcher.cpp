@@ -28,7 +28,7 @@ constexpr std::array kLaunchers{
         "Start with the mpirun of the MPI library that the program is linked with; under Slurm, with srun --mpi=pmix"},
     Launcher{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", false, false, "Start with srun --mpi=pmix, or with mpirun"},
     Launcher{"SLURM_PROCID", "SLURM_NTASKS", false, false,
-             "Start with srun --mpi=pmix, or with mpirun; one process of an allocation, with srun -n 1"},
+             "Start with srun --mpi=pmix, or with mpirun; for a single process in an allocation, use srun -n 1"},
     Launcher{"RANK", "WORLD_SIZE", false, true, "Start with mpirun or srun --mpi=pmix, without RANK and WORLD_SIZE"},
 };
 

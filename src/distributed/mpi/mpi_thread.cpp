@@ -23,7 +23,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// MPI's lifetime: initialized and finalized here, unless the program does so.
+// MPI's lifetime: initializes and finalizes MPI, unless the program does so.
 class Session {
  public:
   void begin() {

@@ -67,14 +67,14 @@ MpiTransport::MpiTransport(std::shared_ptr<Job> job, std::thread thread)
 
 MpiTransport::~MpiTransport() {
   leave();
-  if (::getpid() == process_id_ && !job_->handover.failure())  // else it may stay in MPI for ever
+  if (::getpid() == process_id_ && !job_->handover.failure())  // after a failure the thread may stay in MPI forever
     thread_.join();
   else
     thread_.detach();
 }
 
 PendingMessage MpiTransport::send(int to, int channel, const void* data, std::size_t bytes) {
-  return start(Transfer::Way::send, to, channel, const_cast<void*>(data), bytes);  // which MPI only reads
+  return start(Transfer::Way::send, to, channel, const_cast<void*>(data), bytes);  // MPI does not change a sent message
 }
 PendingMessage MpiTransport::receive(int from, int channel, void* data, std::size_t bytes) {
   return start(Transfer::Way::receive, from, channel, data, bytes);

@@ -1,4 +1,4 @@
-// The other processes of a job on this host: the operating system reports their ends.
+// The other processes of a job on this host. The operating system reports when one of them ends.
 #pragma once
 
 #include <poll.h>

@@ -94,7 +94,8 @@ void Progress::check_neighbors(Clock::time_point now) {
   last_neighbor_check_ = now;
   for (const int process : neighbors_.ended()) {
     std::optional<Failure> failure;
-    for (int tries = 0; tries < 10 && !failure; ++tries) failure = control_.step(now, std::nullopt);  // its last notes
+    // Receives the last notes of the process.
+    for (int tries = 0; tries < 10 && !failure; ++tries) failure = control_.step(now, std::nullopt);
     if (!failure && control_.has_left(process)) continue;
     return fail(failure.value_or(
         Failure{process, text(members_.name(process), " is lost: it has ended, as ", members_.me(), " noticed")}));
@@ -151,7 +152,8 @@ std::optional<Failure> Progress::find_lost(const std::string& why) {
 
 void Progress::fail_without_mpi(const std::string& why) { fail(find_lost(why).value_or(Failure{members_.rank, why})); }
 
-// If a caller leaves the job, it ends the process. If no caller does, SIGTERM ends the process.
+// Waits until a caller leaves the job; it then reports the failure. If SIGTERM arrives and no caller leaves within
+// kTimeToEnd, reports the failure here, and ends the process as SIGTERM does.
 void Progress::wait_to_leave() {
   std::optional<Clock::time_point> end;
   handover_.seen(Clock::now());

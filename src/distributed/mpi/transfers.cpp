@@ -9,7 +9,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// MPI counts bytes in an int, so large messages need pieces. MPI transfers one piece while it gets the next.
+// MPI counts bytes in an int, so large messages need pieces. MPI transfers one piece while the next one is posted.
 constexpr std::size_t kPieceBytes = std::size_t(64) << 20;
 
 }  // namespace

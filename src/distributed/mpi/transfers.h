@@ -1,4 +1,4 @@
-// The messages that MPI has been given and has not completed. Only the MPI thread uses this class.
+// The messages that were passed to MPI and that MPI has not completed yet. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +15,8 @@ namespace lockstep::mpi {
 
 /// The number of messages to and from one peer.
 struct Counts {
-  std::int64_t sent = 0;      ///< Given to MPI.
-  std::int64_t received = 0;  ///< Completed.
+  std::int64_t sent = 0;      ///< Messages to the peer that were passed to MPI.
+  std::int64_t received = 0;  ///< Messages from the peer that MPI has completed.
 };
 
 class Transfers {
@@ -27,7 +27,7 @@ class Transfers {
   /// Returns true if any piece of any message was completed.
   bool advance(Handover& handover);
 
-  /// A peer's message whose size differed from the expected one.
+  /// The failure, if a peer's message had another size than expected; else nullopt.
   const std::optional<Failure>& failure() const noexcept { return failure_; }
   bool any() const noexcept { return !requests_.empty(); }
   const Counts& counts(int peer) const { return counts_.at(std::size_t(peer)); }
