@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Point-to-point messages of bytes, because dtypes may differ.
+// Collects point-to-point messages and sends them all at once; as bytes, because the tensors' dtypes may differ.
 class Exchange {
  public:
   explicit Exchange(Communicator& communicator)

@@ -17,9 +17,9 @@ namespace lockstep {
 /// multiple of 64 elements times the number of devices of all processes, so that the shards are equal and aligned too.
 /// The padding between and after the gradients is zero.
 struct BucketMemory {
-  std::vector<std::size_t> entries;  ///< Numbers of the parameters in it.
-  std::vector<std::int64_t> begins;  ///< The first element of each.
-  std::vector<Tensor> flats;         ///< By device.
+  std::vector<std::size_t> entries;  ///< The numbers of the parameters whose gradients are in the bucket.
+  std::vector<std::int64_t> begins;  ///< The offset of each of these gradients, in elements.
+  std::vector<Tensor> flats;         ///< The bucket's memory, by device.
   std::vector<std::size_t> counts;   ///< If sharded: elements of each shard, by rank of all processes; all equal.
 };
 
@@ -35,8 +35,9 @@ struct BucketLayout {
   std::vector<GradientSlots> slots;  ///< By parameter.
 };
 
-/// The elements that a gradient of so many takes in a bucket; and those of a bucket with so many of such, for `ranks`
-/// devices of all processes.
+/// in_places(): the elements that a gradient of `elements` elements takes in a bucket, with its padding.
+/// padded_bucket(): the size of a bucket whose padded gradients have `elements` elements in all; `ranks` is the number
+/// of devices of all processes.
 std::size_t in_places(std::int64_t elements) noexcept;
 std::size_t padded_bucket(std::size_t elements, std::size_t ranks) noexcept;
 

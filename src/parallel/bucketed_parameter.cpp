@@ -31,7 +31,7 @@ bool is_like(const Tensor& a, const Tensor& b) {
   return a.device() == b.device() && a.dtype() == b.dtype() && a.sizes() == b.sizes();
 }
 
-// Returns the slot, holding the gradient. Copies nothing if backward wrote the gradient there (grad_bucket_view()).
+// Copies the gradient to the slot, unless backward has written it there (grad_bucket_view()). Returns the slot.
 Tensor write_to_slot(const Tensor& gradient, const Tensor& slot) {
   if (!gradient.is_same(slot)) copy_values(slot, gradient);
   bump_version(slot);
@@ -97,7 +97,7 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
   slots_ = std::move(memory);
   for (std::size_t r = 0; r < size(); ++r)
     if (gradient(r).defined()) set_grad(r, slot(r));
-  // A sum under the former shards has to be summed again.
+  // Each replica has its former shard of the sum. Under the new shards these are parts that have to be summed.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
   is_sharded_ = !shards.empty();
   shards_.assign(shards.begin(), shards.end());
@@ -218,7 +218,7 @@ void BucketedParameter::copy_gradient_from_primary() {
 }
 
 void BucketedParameter::copy_value_from_primary() {
-  if (const auto& memory = tensor(0).impl()->storage->transient) memory->publish();  // though it has no other replica
+  if (const auto& memory = tensor(0).impl()->storage->transient) memory->publish();  // even without other replicas here
   for (std::size_t r = 1; r < size(); ++r)
     if (!are_in_lockstep(tensor(0), tensor(r))) bring_in_lockstep(tensor(0), tensor(r));
 }

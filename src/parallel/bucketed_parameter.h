@@ -10,8 +10,8 @@
 // | primary | a user's gradient, in the primary alone                |                        |
 // | stale   | newer replicas have replaced these                     |                        |
 //
-// If a backward adds to a sum, the bucket keeps that earlier sum (has_earlier_sum()), until it is added to the next
-// one.
+// If a backward adds to a gradient that is a sum, the bucket sets this earlier sum aside (has_earlier_sum()), and adds
+// it to the next sum.
 //
 // Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
 // user or an optimizer, P reconcile, L a new layout of the buckets, X release):
@@ -81,7 +81,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   ShardedTensor sharded_gradient() const;
 
   // Slots.
-  /// Copies the replica's gradient to `to`, if it has one; of a sharded sum only its shard.
+  /// If the replica has a gradient, copies it to `to`. If the gradient is a sharded sum, copies only the replica's
+  /// shard and sets the other elements to 0.
   void copy_gradient(std::size_t replica, const Tensor& to) const;
   /// Moves the gradients of all replicas to `memory`, which copy_gradient() has filled before. If there are shards (by
   /// rank of all processes), each replica updates its own shard.
@@ -98,7 +99,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   /// Called before a backward that adds to the present gradient, which is not a sum.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }
-  /// Called when the bucket has kept the sum.
+  /// Called after the bucket has set the sum aside.
   void keep_earlier_sum();
   bool has_earlier_sum() const noexcept { return has_earlier_sum_; }
   bool has_gradient() const;  ///< True if any replica has one, or the bucket keeps an earlier sum.

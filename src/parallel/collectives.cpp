@@ -49,8 +49,8 @@ class Call {
   /// Throws if there are other processes: their shards' sizes are unknown here.
   void expect_one_process(const Communicator& communicator) const {
     if (std::size_t(communicator.size()) != devices_.size())
-      throw InvalidArgument(text('[', name_, "] expected ranks of one process, got ", communicator.size(),
-                                 " ranks of several: use the Communicator's own function"));
+      throw InvalidArgument(text('[', name_, "] expected a communicator of one process, got ", communicator.size(),
+                                 " ranks of several processes: use the Communicator's own function"));
   }
 
   bool is(std::size_t rank, int root) const { return first_rank_ + rank == std::size_t(root); }

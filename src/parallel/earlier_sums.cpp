@@ -1,6 +1,6 @@
-// Sums of earlier backwards: set aside while further backwards add to them, and added to the next sum by each device
-// for the elements that it keeps. So the order of additions is the same however gradients are divided: first over
-// replicas, then over backwards.
+// Sums of earlier backwards. They are set aside while further backwards run; then each device adds them to the next
+// sum, for the elements that it keeps. So gradients are always added first over replicas, then over backwards, however
+// they are sharded.
 #include <algorithm>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -57,13 +57,13 @@ void GradientBuckets::Impl::keep_earlier_sum(GradientBucket& bucket) {
   const auto is_sum = [this](std::size_t e) { return parameters[e]->was_summed(); };
   if (std::ranges::none_of(bucket.entries, is_sum)) return;
   const NoGrad guard;
-  if (!has_earlier_sum(bucket)) bucket.earlier.clear();  // of gradients that were dropped
+  if (!has_earlier_sum(bucket)) bucket.earlier.clear();  // the sum of gradients that were dropped
   const bool is_first = bucket.earlier.empty();
   for (std::size_t d = 0; d < count(); ++d) {
     const Tensor& flat = bucket.flats[d];
     const ShardRange own = own_part(bucket, d);
     GradientMemory* const memory = GradientMemory::of(flat);
-    if (memory && !memory->is_whole()) continue;  // the share is the sum
+    if (memory && !memory->is_whole()) continue;  // the device's share keeps the sum
     if (!memory && is_first) {
       const Tensor here = part(flat, own.begin, own.end);
       bucket.earlier.push_back(copied(here, *here.impl()->storage->device, here.dtype()));

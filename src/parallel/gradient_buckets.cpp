@@ -92,7 +92,7 @@ void GradientBuckets::Impl::rebuild_buckets() {
     if (all_processes_agree(layout.has_value(), "making buckets anew")) {
       if (units) units->move_to(std::move(made), tensors, *layout);
       take_layout(std::move(*layout));
-      if (shard != Shard::none && had_sums) reduce_partial_gradients();  // each shard is a part now
+      if (shard != Shard::none && had_sums) reduce_partial_gradients();  // each former shard is now a part of a sum
     }
   }
   has_rebuilt = true;
@@ -122,7 +122,8 @@ bool GradientBuckets::Impl::agree_on_order() {
   return std::ranges::all_of(of_each, [](const std::string& each) { return each.starts_with('y'); });
 }
 
-// True if `others` are the present buckets. The order inside a bucket does not matter: it is reduced as a whole.
+// True if `others` divides the parameters as the present buckets do. The order inside a bucket does not matter, because
+// a bucket is reduced as a whole.
 bool GradientBuckets::Impl::are_divided_as(std::vector<std::vector<std::size_t>> others) const {
   return std::ranges::equal(buckets, others, [](const GradientBucket& bucket, std::vector<std::size_t>& other) {
     std::vector<std::size_t> own = bucket.entries;
@@ -137,8 +138,8 @@ bool GradientBuckets::Impl::fit_slots() const {
          std::ranges::all_of(parameters, [](const auto& parameter) { return parameter->fits_slots(); });
 }
 
-// False if a parameter was moved to another device, because its slot does not fit then; and if there are both sums and
-// parts, because with sharding the sums become parts.
+// False if a parameter was moved to another device, because its slot does not fit then. Also false if there are both
+// sums and parts of sums, because with sharding a rebuild turns the sums into parts.
 bool GradientBuckets::Impl::can_rebuild() const {
   const auto is_sum = [](const auto& parameter) { return parameter->was_summed() || parameter->has_earlier_sum(); };
   const auto is_part = [](const auto& parameter) { return parameter->state() == GradientState::partial; };
@@ -171,8 +172,8 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   parameter.check_sharded_in_place();
   if (units && !units->have(parameter.tensor(0)))
     throw InvalidArgument(
-        text("[DataParallel] expected a sharded parameter in the memory that the model gave it, got one of shape ",
-             parameter.tensor(0).sizes(), " that was replaced since, as by reset() or to(): run forward first"));
+        text("[DataParallel] a sharded parameter of shape ", parameter.tensor(0).sizes(),
+             " got other memory after the last forward, for example by reset() or to(): run forward first"));
   if (has_unsynced_backward || parameter.state() == GradientState::partial) {
     reconcile_all_gradients();
     reduce_partial_gradients();
@@ -183,8 +184,8 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (units) units->begin_update();
 }
 
-// An earlier sum, and a bucket that is whole because a gradient in it was looked at or set, or a backward has failed,
-// go with the last of the gradients.
+// When the last gradient of a bucket is dropped, also drops the bucket's earlier sum. A bucket that is whole then
+// (because a gradient in it was read or set, or because a backward failed) is released.
 void GradientBuckets::Impl::gradient_dropped(std::size_t entry) {
   const std::scoped_lock lock(mutex);
   if (parameters.empty()) return;
@@ -319,7 +320,7 @@ GradientBuckets::GradientBuckets() = default;
 void GradientBuckets::check(const BucketOptions& options, Shard shard) {
   if (options.comm_hook && shard != Shard::none)
     throw InvalidArgument(text("[DataParallel] expected a comm_hook or .shard, got both (Shard::", shard,
-                               "): a hook leaves whole sums, sharding needs the sum of a shard alone"));
+                               "): a hook leaves whole sums, but sharding sums only each device's shard"));
   if (options.whole_buckets < 2)
     throw InvalidArgument(text("[DataParallel] expected .whole_buckets to be at least 2, got ", options.whole_buckets));
 }

@@ -53,7 +53,7 @@ struct GradientBucket : BucketMemory {
   /// shares keep it (GradientMemory).
   std::vector<Tensor> earlier;
 
-  std::vector<std::uint64_t> versions;  // versions of the flats, by device, when last in lockstep
+  std::vector<std::uint64_t> versions;  // the versions of the flats, by device, when they were last in lockstep
 
   void are_in_lockstep() {
     versions.clear();

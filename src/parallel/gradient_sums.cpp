@@ -141,8 +141,8 @@ void GradientBuckets::Impl::ready(const Replica& leaf) {
   if (sums_now) mark_leaf_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
 }
 
-// A device that is ahead of the others has more and more buckets whole. It should have one, while another is summed. (A
-// bucket that is not complete here does not count: it may wait for a gradient that this thread has yet to compute.)
+// Tells backward if the device is ahead of the others, and thus holds more whole buckets than it should. (A bucket that
+// is not complete here does not count, because it may wait for a gradient that this thread has yet to compute.)
 autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
   if (buffers.empty() || !sums_now || meets_now) return autograd::Ahead::nothing;
   const auto d = std::size_t(std::ranges::find(devices, device) - devices.begin());
@@ -167,7 +167,7 @@ void GradientBuckets::Impl::mark_leaf_ready(GradientBucket& bucket, std::size_t 
   if (--here.expected == 0) mark_device_ready(bucket, d);
 }
 
-// All gradients of the bucket have been enqueued on device d, up to here on its current stream.
+// Called when all gradients of the bucket were enqueued on device d, and its current stream has waited for them.
 void GradientBuckets::Impl::mark_device_ready(GradientBucket& bucket, std::size_t d) {
   bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
   if (bucket.devices_left->fetch_sub(1) == 1) mark_bucket_ready(bucket);
@@ -321,8 +321,8 @@ void GradientBuckets::Impl::restore(std::span<const ObservedParameter> all) noex
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
-// After a failed backward, other processes still wait for buckets that were not launched here. They would take later
-// sums for these.
+// After a failed backward, other processes still wait for buckets that were not launched here, and would mistake later
+// sums for these. So the transport fails.
 void GradientBuckets::Impl::end_others_if_incomplete() {
   const std::scoped_lock lock(launch_mutex);
   if (next_bucket < buckets.size())
@@ -339,7 +339,7 @@ void GradientBuckets::Impl::finish_reductions() {
   }
   try {
     finalize_buckets();
-  } catch (...) {  // follows from the first failure
+  } catch (...) {  // a consequence of the first failure, which is thrown
   }
   std::rethrow_exception(failure);
 }

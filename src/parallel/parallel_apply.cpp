@@ -139,7 +139,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   Context caller = context();
   if (count > 1 && caller.in_pass)
     throw InvalidArgument(
-        text("[run_replicas] expected to be called outside of replicas, got a call for ", count, " from inside one"));
+        text("[run_replicas] called inside a replica, for ", count, " replicas: call it outside of replicas"));
   std::optional<Reservation> reservation;
   if (count > 1) reservation.emplace(threads_of(states)), caller.in_pass = true;
   const ContextScope scope(caller);

@@ -93,9 +93,9 @@ void PassChanges::check_trained_unchanged() const {
         throw InvalidArgument(
             text("[DataParallel] expected forward to leave parameter \"", path_of(module_, k),
                  "\" as it is, got it changed in place in replica ", r, " on ", state(r, k).device(),
-                 ": each replica would go on with its own. Change it outside of forward, for example after "
-                 "optimizer.step(); or let it require no gradient: then the first replica's value goes to all, as a "
-                 "buffer's does"));
+                 ": the replicas' values would differ. Change it outside of forward, for example after "
+                 "optimizer.step(). Or let it require no gradient: then all replicas get the first replica's value, as "
+                 "for a buffer"));
   }
 }
 

@@ -73,7 +73,8 @@ void check_output_device(Device device) {
 void refuse_sharding(Shard shard) {
   if (shard != Shard::none)
     throw InvalidArgument(text("[data_parallel] expected Shard::none, got Shard::", shard,
-                               ": the replicas go after the pass. Make a DataParallel, which keeps them"));
+                               ": data_parallel() destroys its replicas after the pass. Use DataParallel, which keeps "
+                               "them"));
 }
 
 void refuse_nesting() {
@@ -168,7 +169,7 @@ std::vector<nn::ModuleBase*> ReplicaSet::sync_replicas(std::size_t count) {
     if (fit == ReplicaFit::none) make_replicas();
     if (fit == ReplicaFit::all_but_gradients) {
       buckets_.add(modules(devices_.size()));
-      if (options_.shard == Shard::parameters) sync_.update(*module_);  // what was added has other memory
+      if (options_.shard == Shard::parameters) sync_.update(*module_);  // the added parameters have new memory
     }
   }
   return modules(count);

@@ -130,7 +130,7 @@ class ReplicaSync::Impl::StepState final : public HostStatePart {
     const auto differs = [](const Copies& copies) {
       return !copies.are_equal && copies.changed_in_last != copies.changed_in_captured;
     };
-    return std::ranges::any_of(states_, differs) ? "which replicas have changed a buffer" : nullptr;
+    return std::ranges::any_of(states_, differs) ? "the set of replicas that change a buffer" : nullptr;
   }
   void after_step() override {
     for (Copies& copies : states_) {

@@ -16,8 +16,8 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
     total += weight;
   }
   if (weights.size() != devices || !(total > 0) || !std::isfinite(total))
-    throw InvalidArgument(
-        text("[scatter] expected one weight for each of ", devices, " devices, not all 0, got ", weights.size()));
+    throw InvalidArgument(text("[scatter] expected one weight for each of ", devices,
+                               " devices, with a finite sum above 0, got ", weights.size(), " with the sum ", total));
   // Every device gets its share rounded down. The other rows go to the largest remainders, first ones first.
   std::vector<std::int64_t> sizes(devices);
   std::vector<double> remainders(devices);

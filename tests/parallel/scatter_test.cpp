@@ -77,7 +77,7 @@ TEST(ShardSizesRefuse, WeightsThatMeanNothing) {
   EXPECT_EQ(thrown<InvalidArgument>([] {
               shard_sizes(4, 3, {.weights = {1, 2}});
             }),
-            "[scatter] expected one weight for each of 3 devices, not all 0, got 2");
+            "[scatter] expected one weight for each of 3 devices, with a finite sum above 0, got 2 with the sum 3");
   EXPECT_THROW(shard_sizes(4, 2, {.weights = {0, 0}}), InvalidArgument);
   EXPECT_THROW(shard_sizes(4, 2, {.weights = {1, -1}}), InvalidArgument);
   EXPECT_THROW(shard_sizes(4, 2, {.weights = {1, std::nan("")}}), InvalidArgument);

@@ -12,26 +12,29 @@ namespace lockstep::collective {
 
 // tensors[r] is rank r's tensor: contiguous, on the communicator's device r. Each of several processes passes only the
 // tensors of its own ranks. The work is enqueued on streams[r], or on this thread's current streams if no streams are
-// given; tensors of other streams are recorded there. Received tensors count as changed in place; no gradients flow.
+// given; tensors that were allocated on other streams are recorded there. Received tensors count as changed in place.
+// Autograd does not record these functions.
 //
-// All throw, naming the rank: InvalidArgument for a wrong number of tensors or a tensor that is not contiguous,
-// DeviceMismatch, DTypeError, ShapeError. Errors of the operation itself: see Communicator.
+// All functions throw InvalidArgument for a wrong number of tensors or a tensor that is not contiguous, DeviceMismatch,
+// DTypeError or ShapeError; the message names the rank. For errors of the operation itself, see Communicator.
 
-/// Every tensor becomes the reduction of all tensors, in place. All have one shape.
+/// Every tensor becomes the reduction of all tensors, in place. All tensors have the same shape.
 LOCKSTEP_API void all_reduce(Communicator& communicator, std::span<const Tensor> tensors, ReduceOp op = ReduceOp::sum,
                              std::span<const Stream> streams = {});
-/// The root's tensor becomes the reduction of all tensors, in place; the others stay. All have one shape.
+/// The root's tensor becomes the reduction of all tensors, in place; the other tensors do not change. All tensors have
+/// the same shape.
 LOCKSTEP_API void reduce(Communicator& communicator, std::span<const Tensor> tensors, int root,
                          ReduceOp op = ReduceOp::sum, std::span<const Stream> streams = {});
-/// Every tensor becomes equal to the root's. All have one shape.
+/// Every tensor becomes equal to the root's tensor. All tensors have the same shape.
 LOCKSTEP_API void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int root,
                             std::span<const Stream> streams = {});
-/// outputs[r] becomes rank r's shard of the inputs' reduction. All inputs have one shape. Outputs may have any shapes
-/// and different sizes, which add up to an input's size. outputs[r] may be a view of rank r's shard in inputs[r].
+/// outputs[r] becomes rank r's shard of the inputs' reduction. All inputs have the same shape. Outputs may have any
+/// shapes and different sizes; together they have as many elements as one input. outputs[r] may be a view of rank r's
+/// shard in inputs[r].
 LOCKSTEP_API void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs,
                                  std::span<const Tensor> outputs, ReduceOp op = ReduceOp::sum,
                                  std::span<const Stream> streams = {});
-/// Every output becomes the concatenation of all inputs: the counterpart of reduce_scatter.
+/// Every output becomes the concatenation of all inputs, as flat arrays in rank order. Inputs may have different sizes.
 LOCKSTEP_API void all_gather(Communicator& communicator, std::span<const Tensor> inputs,
                              std::span<const Tensor> outputs, std::span<const Stream> streams = {});
 

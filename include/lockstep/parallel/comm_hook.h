@@ -22,8 +22,8 @@ class LOCKSTEP_API ReducingBucket {
   ReducingBucket(std::size_t index, std::span<const Tensor> buffers, std::span<const Stream> streams,
                  Communicator& communicator)
       : index_(index), buffers_(buffers), streams_(streams), communicator_(communicator) {}
-  /// The bucket's place in the order in which buckets are summed, from 0. The second backward that sums
-  /// first rebuilds the buckets, once: then the same index has other parameters, and mostly another size.
+  /// The bucket's place in the order in which buckets are summed, from 0. At its start, the second backward that sums
+  /// rebuilds the buckets, once. The bucket of an index then has other parameters, and usually another size.
   std::size_t index() const noexcept { return index_; }
 
   /// The bucket on each device of this process: [elements], one dtype. When the hook is called, a buffer has the
@@ -44,12 +44,12 @@ class LOCKSTEP_API ReducingBucket {
   Communicator& communicator_;
 };
 
-/// Must leave in every buffer the sum over all replicas of all processes, with the same bits on every device. (With
-/// other bits the replicas drift apart.) Called for each bucket, in the same order in all processes, on a thread of the
-/// model while backward runs; after no_sync() also in the first use of a gradient. Gradients are not recorded. The hook
-/// must only enqueue work, and not wait for devices. If it throws, backward throws its error, the other processes throw
-/// CollectiveError, and the gradients are undefined.
-/// Copies of the model share the hook's state.
+/// The hook must leave in every buffer the sum over all replicas of all processes, with the same bits on every device;
+/// with different bits the replicas drift apart. It is called for each bucket, in the same order in all processes, on a
+/// thread of the model while backward runs; after no_sync() also at the first use of a gradient. Autograd does not
+/// record its work. It must only enqueue work, and not wait for devices. If it throws, backward throws its error, the
+/// other processes throw CollectiveError, and the values of the gradients are unspecified. Copies of the model share
+/// the hook's state.
 using CommHook = std::function<void(ReducingBucket&)>;
 
 /// Sums float32 and float64 gradients in bfloat16: half of the bytes or less, and 8 bits of precision.

@@ -30,8 +30,8 @@ namespace lockstep {
 
 namespace detail {
 
-// Arguments that may hold tensors are copied (as handles) for each replica; others are passed by reference if they
-// outlive the call or cannot be copied.
+// Arguments that may hold tensors are copied (as handles) for each replica. Other arguments are passed by reference if
+// they outlive the call or cannot be copied.
 template <class Argument, class Value = std::decay_t<Argument>>
 using Shared = std::conditional_t<
     std::derived_from<Value, Tensor>, Tensor,
@@ -61,14 +61,15 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 
 }  // namespace detail
 
-/// Owns a module and keeps a replica of it on each device. With one device it calls the module itself; a 0-dim output
-/// becomes a vector of one element there too, so that the output's rank does not depend on the number of devices. Must
-/// not be called from several threads at once. The keys of its state dict begin with "module.". A moved-from model
+/// Owns a module and keeps a replica of it on each device. With one device it calls the module itself, but a 0-dim
+/// output still becomes a vector of one element, so that the output's rank does not depend on the number of devices.
+/// Must not be called from several threads at once. The keys of its state dict begin with "module.". A moved-from model
 /// throws InvalidArgument.
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that they equal the gradients of the whole
-/// batch; optimizers take the same step on every replica. Parameters may be frozen and thawed between passes. On more
-/// than one device, forward may not change a parameter that requires a gradient: InvalidArgument names the parameter.
+/// batch; optimizers take the same step on every replica. Parameters may be frozen and unfrozen between passes. On more
+/// than one device, forward must not change a parameter that requires a gradient; if it does, the model throws an
+/// InvalidArgument that names the parameter.
 ///
 /// With a world of several processes, each process makes the model (and gets process 0's parameters), then calls the
 /// model, backward and the optimizer in the same order, each with its own rows of the batch
@@ -76,7 +77,7 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
-  static_assert(nn::IsMostDerived<M>, "a module that derives from another one: hold that as a member instead");
+  static_assert(nn::IsMostDerived<M>, "the module derives from another module: hold that one as a member instead");
 
  public:
   /// Takes ownership of a module that is on the CPU (and moves it) or on the first device: pass a temporary,
@@ -164,7 +165,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// parameter has a hook, backward sums in any case. The guard may outlive the model.
   class [[nodiscard]] NoSync {
    public:
-    /// Summing is off from here on.
+    /// Turns summing off for this object's lifetime.
     explicit NoSync(DataParallel& model)
         : summing_((model.module(), model.set_.summing())), outer_(summing_->exchange(false)) {}
     ~NoSync() { *summing_ = outer_; }
@@ -175,7 +176,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     const GradientBuckets::Summing summing_;
     const bool outer_;
   };
-  /// Accumulate without summing as long as the returned guard lives.
+  /// Makes backward accumulate without summing as long as the returned guard lives.
   NoSync no_sync() { return NoSync(*this); }
 
  private:

@@ -1,4 +1,4 @@
-// How a model is spread over devices.
+// Options of DataParallel: the devices, and how batches, outputs and parameters are divided between them.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Numbers of GPUs. Unlike a vector, it does not read two names in braces, {"cuda:0", "cuda:1"}, as a range.
+/// Numbers of GPUs. Unlike std::vector<int>, it does not accept {"cuda:0", "cuda:1"} as a pair of iterators.
 class DeviceIds : public std::vector<int> {
  public:
   DeviceIds() = default;
@@ -33,7 +33,7 @@ struct DataParallelOptions {
   Gather gather = Gather::concatenate;       ///< How outputs are joined.
   BucketOptions buckets = {};                ///< Sizes of gradient buckets.
   Shard shard = Shard::none;                 ///< The level of sharding.
-  World world = {};  ///< The processes that train the model together, each on its own devices, all with equally many.
+  World world = {};  ///< The processes that train the model together, each on the same number of devices of its own.
   ProcessLoss loss = ProcessLoss::mean;  ///< The kind of loss, if several processes train.
 };
 

@@ -76,7 +76,7 @@ consteval bool is_comparable() {
     return std::equality_comparable<T> || std::is_empty_v<T>;
 }
 
-// NaN equals NaN: replicas that computed NaN agree.
+// Here NaN equals NaN, since replicas that all computed NaN agree.
 template <class T>
 bool equal_values(const T& a, const T& b) {
   if constexpr (std::floating_point<T>)

@@ -26,8 +26,9 @@ class CallLog;
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Limit of the first bucket: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Limit of the other buckets.
-  /// From Shard::gradients on: the number of gradient buckets that are whole on a device at once. With
-  /// Shard::parameters also that of parameter buckets. At least 2. docs/sharding.md says when there are more.
+  /// With Shard::gradients or Shard::parameters: the number of gradient buckets that are whole on a device at once;
+  /// with Shard::parameters also the number of parameter buckets. At least 2. docs/sharding.md says when more are
+  /// whole.
   std::size_t whole_buckets = 2;
   CommunicatorOptions communicator = {};  ///< The communicator that sums gradients.
   /// Replaces the all-reduce of a bucket (comm_hook.h). Not called with a single replica; cannot be combined with

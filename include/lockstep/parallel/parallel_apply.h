@@ -25,10 +25,10 @@ struct ReplicaPass {
   std::int64_t dim = 0;                           ///< The dimension along which the batch was divided.
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Shared by several passes; null makes a new one.
 
-  // For passes with replicas of other processes (the group's World):
+  // Set only if the pass spans several processes, as the group's World does:
   std::int64_t first_row = 0;                 ///< These replicas' first row in the whole batch.
   std::optional<std::int64_t> all_rows = {};  ///< Rows of the whole batch; by default the sum of `rows`.
-  std::size_t first_replica = 0;              ///< The first replica's number among those of all processes.
+  std::size_t first_replica = 0;              ///< The number of this process's first replica among all replicas.
 };
 
 /// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. (In
@@ -81,7 +81,7 @@ auto& module_of(Replica& replica) {
 
 /// The device of the module's first parameter or buffer.
 LOCKSTEP_API std::optional<Device> device_of(nn::ModuleBase& module);
-/// Throw InvalidArgument.
+/// Throws InvalidArgument if there are no inputs, or fewer replicas or devices than inputs.
 LOCKSTEP_API void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices);
 [[noreturn]] LOCKSTEP_API void throw_no_device(std::size_t replica);
 

@@ -33,9 +33,10 @@ struct ProcessPass {
   std::int64_t rows = 0;       ///< Rows of this process.
   std::int64_t first_row = 0;  ///< This process's first row in the whole batch.
   std::int64_t all_rows = 0;
-  std::size_t first_replica = 0;  ///< This process's first replica among those of all: the rank of its first device.
-  std::size_t all_replicas = 0;   ///< Replicas that have rows.
-  std::int64_t length = 0;  ///< Rows of each shard but the last, divided as by one process with all devices; else 0.
+  std::size_t first_replica = 0;  ///< The number of this process's first replica: the rank of its first device.
+  std::size_t all_replicas = 0;   ///< The number of replicas that have rows, in all processes.
+  /// If one process with all devices could make the shards: the rows of each shard except the last; else 0.
+  std::int64_t length = 0;
   /// The weight of each process's loss: by its rows, and by its replicas. Null for a single process.
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
@@ -55,7 +56,7 @@ LOCKSTEP_API void check_and_broadcast_model(const World& world, nn::ModuleBase& 
 
 /// Marks x as it enters or leaves the model, so that backward knows the pass of its loss and the loss's weight.
 LOCKSTEP_API Tensor mark_pass_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
-/// Shares for tensors that enter before the pass is known; set_shares() fills them in, by rows.
+/// Makes shares for tensors that enter the model before the pass is known; set_shares() fills them in, by rows.
 LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> make_pending_shares();
 LOCKSTEP_API void set_shares(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See make_pending_shares().
 
@@ -70,7 +71,7 @@ std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   return counts;
 }
 
-/// Puts a boundary after each tensor of a gathered output.
+/// Marks each tensor of a gathered output as a boundary of the pass.
 template <class T>
 void mark_outputs(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
   std::size_t k = 0;

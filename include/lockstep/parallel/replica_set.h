@@ -29,14 +29,15 @@ struct DataParallelMark {};  // a base by which a DataParallel of any module is 
 /// The devices to run on. Throws InvalidArgument for a device that does not exist or is given twice, BackendError for a
 /// lost one.
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
-/// Moves a module that is wholly on the CPU to `device`, except, if `parameters_stay`, what requires a gradient. Throws
-/// if any other module is not wholly on `device`, and for lazy parameters and a DataParallel inside.
+/// Moves a module that is wholly on the CPU to `device`; if `parameters_stay`, tensors that require a gradient stay on
+/// the CPU. Throws if a module is neither wholly on the CPU nor wholly on `device`, and if it has lazy parameters or
+/// contains a DataParallel.
 LOCKSTEP_API void move_to_device(nn::ModuleBase& module, Device device, bool parameters_stay = false);
 /// Throws InvalidArgument for a device that does not exist.
 LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
-/// Throws InvalidArgument unless it is `none`: data_parallel() keeps nothing that could be divided.
+/// Throws InvalidArgument unless shard is Shard::none: data_parallel() keeps no state that could be sharded.
 LOCKSTEP_API void refuse_sharding(Shard shard);
 
 /// The state that a DataParallel keeps between calls: the module on the first device, its replicas on the others, and
@@ -62,7 +63,7 @@ class LOCKSTEP_API ReplicaSet {
   std::int64_t own_rows() const noexcept { return own_rows_; }      ///< Rows of the last batch, in this process.
   const GradientBuckets::Summing& summing() const noexcept { return summing_; }
   UnnamedParameters& unnamed() noexcept { return unnamed_; }
-  /// DataParallel::over_processes().
+  /// Does the work of DataParallel::over_processes().
   WeightedMean over_processes(const WeightedMean& mean) const;
   /// True if gradients are weighted by this process's share of the batch.
   bool is_weighted() const noexcept;
@@ -71,8 +72,8 @@ class LOCKSTEP_API ReplicaSet {
   void check_call() const;
   /// The place of these rows among those of all processes. Throws CollectiveError.
   ProcessPass locate_rows(const std::vector<std::int64_t>& rows);
-  /// Options that divide the batch into the shards that one process with all devices would make; nullopt if the present
-  /// ones do.
+  /// Options that divide the batch into the shards that one process with all devices would make; nullopt if the model's
+  /// options do this already.
   std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
                                                        const std::vector<std::int64_t>& rows) const;
   /// The module and as many of its replicas as will run, all equal to it.
@@ -98,7 +99,7 @@ class LOCKSTEP_API ReplicaSet {
   GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_;
-  std::shared_ptr<CallLog> calls_;  // null for a process alone
+  std::shared_ptr<CallLog> calls_;  // null for a single process
   std::int64_t batch_rows_ = 0, own_rows_ = 0;
   UnnamedParameters unnamed_;
 };

@@ -46,7 +46,7 @@ std::vector<M> replicate(const M& module, std::span<const Device> devices) {
 /// How far the replicas still match the module.
 enum class ReplicaFit : std::uint8_t {
   none,               ///< The module's structure has changed: replicas have to be made again.
-  all_but_gradients,  ///< All but one thing fits: some parameter requires a gradient that no bucket sums yet.
+  all_but_gradients,  ///< The replicas match, but some parameter requires a gradient that no bucket sums yet.
   all,
 };
 

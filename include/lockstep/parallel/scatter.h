@@ -21,7 +21,7 @@ struct ScatterOptions {
   std::int64_t dim = 0;
   ScatterSplit split = ScatterSplit::chunk;  ///< How rows are divided.
   std::int64_t length = 0;                   ///< Rows of each chunk but the last; 0: ceil(B/N).
-  std::vector<double> weights = {};          ///< Rows in proportion to these, one for each device, instead of `split`.
+  std::vector<double> weights = {};          ///< One for each device: divides rows in proportion, in place of `split`.
 };
 
 /// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; empty shards at the end

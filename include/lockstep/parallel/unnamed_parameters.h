@@ -30,7 +30,7 @@ class LOCKSTEP_API UnnamedParameters {
  private:
   template <class T>
   static void collect(const T& value, std::vector<Tensor>& tensors) {
-    if constexpr (kHoldsTensors<T>)  // walking does not change it
+    if constexpr (kHoldsTensors<T>)  // for_each_tensor() with this function does not change the value
       for_each_tensor(const_cast<T&>(value), MemberPath(),
                       [&](const MemberPath&, Tensor& tensor) { tensors.push_back(tensor); });
   }
