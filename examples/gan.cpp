@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     }
     int close = 0, found = 0;
     for (const int count : near) close += count, found += count >= 20;
-    print("{} of 1000 points are near a heap, {} of 8 heaps are found\n", close, found);
+    print("{} of 1000 points are near a cluster, {} of 8 clusters are found\n", close, found);
   } catch (const std::exception& error) {
     std::cerr << "gan: " << error.what() << '\n';
     return 1;

@@ -45,7 +45,7 @@ std::string written(Gpt& net, const std::string& start, std::int64_t count, bool
   return text.substr(start.size());
 }
 
-// docs/sharding.md
+// Parses the name of a level of sharding (docs/sharding.md).
 Shard level(const std::string& name) {
   for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters})
     if ((std::ostringstream() << shard).str() == name) return shard;

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What the scripts share; sourced, not run. Sets root, works from any folder, and keeps build output in logs.
+# Functions and settings of all scripts; sourced, not run. Sets `root`, makes it the current folder, and keeps build
+# output in `logs`.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root" || exit
 logs="$root/build/logs"
@@ -7,18 +8,18 @@ mkdir -p "$logs"
 
 jobs="$(nproc)"
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$jobs}"
-# One test more than cores: what several processes or devices do together is waiting, in part.
+# Run nproc + 1 tests at once, because tests of several processes or devices sometimes wait.
 export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$((jobs + 1))}"
 if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
-# Linking a program of tests takes lld a fifth of the time.
+# lld links a test program in a fifth of the time that the default linker takes.
 if [ -z "${LDFLAGS:-}" ] && command -v ld.lld >/dev/null; then
   export LDFLAGS=-fuse-ld=lld
 fi
-# What was compiled in one clone is found again in another one.
+# With these settings ccache also finds files that were compiled in another clone,
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
-# And what includes precompiled headers.
+# and files that include precompiled headers.
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 
 # The Debian packages that Lockstep is built with, besides a compiler.
@@ -26,7 +27,8 @@ export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libdnnl-dev libgtest-dev
   nlohmann-json3-dev libxxhash-dev libfmt-dev libpng-dev libjpeg-dev) mpi_packages=(libopenmpi-dev openmpi-bin) test_data_packages=(libonnx-testdata)
 
-# logged NAME COMMAND...: one line when it starts; its output goes to build/logs/NAME.log, shown only if it fails.
+# logged NAME COMMAND...: prints the command and runs it. Its output goes to build/logs/NAME.log, and is shown only if
+# the command fails.
 logged() {
   local log="$logs/$1.log"
   shift
@@ -38,7 +40,7 @@ logged() {
   fi
 }
 
-# build PRESET TARGET [ARGUMENT...]: configures with these arguments, and builds a target with all it needs.
+# build PRESET TARGET [ARGUMENT...]: configures with these arguments, and builds the target and its dependencies.
 build() {
   local preset="$1" target="$2"
   shift 2

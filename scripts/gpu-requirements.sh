@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# What scripts/test-gpu needs of a machine, looked for without building anything; sourced, after common.sh.
-# Programs on the PATH; headers, libraries and CMake packages under the prefixes in which CMake looks too.
+# Looks for all that scripts/test-gpu needs on a machine, without building anything; sourced, after common.sh. Looks for
+# programs on the PATH, and for headers, libraries and CMake packages under the prefixes that CMake searches.
 
 prefixes=()
-requirements=() # lines of the table: found or MISSING, what, where it is or what to do
+requirements=() # lines of the table: "found" or "MISSING", the requirement, and where it is or what to do
 missing=0
 nvcc="" cuda="" # the compiler, and the toolkit's folder
 card="" driver="" architectures=""
 
-# take_prefixes [FOLDER]: fills prefixes. FOLDER is one of scripts/bundle-deps; what is in it goes before what the
-# system has, except CMake and Ninja, which are taken from it where the system has none that will do.
+# take_prefixes [FOLDER]: fills `prefixes`. FOLDER was made by scripts/bundle-deps. Its libraries are preferred to the
+# system's; its CMake and Ninja are used only if the system has none, or a CMake that is too old.
 take_prefixes() {
   local folder="${1:-}" entry
   local -a entries
@@ -30,7 +30,8 @@ take_prefixes() {
   prefixes+=(/usr/local /usr)
 }
 
-# For the loader of programs, and for the linker, which follows libraries to the libraries that they need.
+# Adds folders to LD_LIBRARY_PATH, for the program loader, and for the linker, which also opens the libraries that a
+# library needs.
 add_library_folders() {
   local folder
   for folder in "$@"; do
@@ -44,7 +45,7 @@ cmake_will_do() {
   [ -n "$version" ] && [ "$(printf '3.25\n%s\n' "$version" | sort -V | sed -n 1p)" = 3.25 ]
 }
 
-# need WHAT WHERE ADVICE: a line of the table; WHERE is empty for what is missing.
+# need WHAT WHERE ADVICE: adds a line to the table. If WHERE is empty, the requirement is missing.
 need() {
   if [ -n "$2" ]; then
     requirements+=("$(printf '  found    %-22s %s' "$1" "$2")")
@@ -54,7 +55,7 @@ need() {
   fi
 }
 
-# under_prefixes PATTERN...: the first file of that name under one of the prefixes.
+# under_prefixes PATTERN...: prints the first file under one of the prefixes whose path matches a pattern.
 under_prefixes() {
   local prefix pattern
   for prefix in "${prefixes[@]}"; do
@@ -64,8 +65,8 @@ under_prefixes() {
   done | sed -n 1p
 }
 
-# loaded NAME: where the loader will find a library: LD_LIBRARY_PATH, what ldconfig knows; or CUDA's own folder, in
-# which Lockstep looks by itself.
+# loaded NAME: prints the file that a program would load as library NAME. Searches LD_LIBRARY_PATH, the cache of
+# ldconfig, and the CUDA toolkit's folder, which Lockstep searches too.
 loaded() {
   local folder
   local -a folders
@@ -79,7 +80,8 @@ loaded() {
   } | sed -n 1p
 }
 
-# need_loaded NAME ADVICE: one that lies under a prefix is found as well, and the loader told so.
+# need_loaded NAME ADVICE: requires a library that loaded() finds, or that is under a prefix. In the second case adds its
+# folder to LD_LIBRARY_PATH.
 need_loaded() {
   local found
   found="$(loaded "$1")"
@@ -90,12 +92,12 @@ need_loaded() {
   need "$1" "$found" "$2"
 }
 
-# cuda_file PATTERN: of the toolkit.
+# cuda_file PATTERN: prints the first matching file of the CUDA toolkit.
 cuda_file() {
   [ -z "$cuda" ] || { compgen -G "$cuda/$1" || compgen -G "$cuda/targets/*/${1/lib64/lib}" || true; } | sed -n 1p
 }
 
-# find_card: sets card, driver and architectures, if a driver answers.
+# find_card: sets `card`, `driver` and `architectures` if a driver responds.
 find_card() {
   local query=(nvidia-smi "--format=csv,noheader")
   card="$("${query[@]}" --query-gpu=name,memory.total 2>/dev/null | sort | uniq -c | sed -E 's/^ *([0-9]+) /\1 x /' |
@@ -105,7 +107,7 @@ find_card() {
   architectures="$("${query[@]}" --query-gpu=compute_cap | tr -d '. ' | sort -u | paste -sd ';')"
 }
 
-# need_driver: NVIDIA's, with a card for which nvcc compiles.
+# need_driver: requires NVIDIA's driver and a card for whose architecture nvcc can compile.
 need_driver() {
   local version known
   need "a GPU (nvidia-smi)" "$card" "a machine with NVIDIA's driver and a card; nvidia-smi shows none here"
@@ -120,7 +122,7 @@ need_driver() {
   need "driver for CUDA $(cuda_version)" "$driver" "this one is for CUDA $version at most; or an older CUDA toolkit"
 }
 
-# Of the headers: 13.1.0.
+# Prints the version of cuBLAS's headers, such as 13.1.0.
 cublas_version() {
   local header
   header="$(cuda_file include/cublas_api.h)"
@@ -129,8 +131,8 @@ cublas_version() {
 
 cuda_version() { "$nvcc" --version | sed -nE 's/.*release ([0-9.]+),.*/\1/p'; }
 
-# need_cuda: nvcc, in the places of cmake/LockstepCuda.cmake, and what of the toolkit and NCCL is compiled against or
-# loaded. Sets nvcc and cuda, the toolkit's folder.
+# need_cuda: requires nvcc, in one of the places that cmake/LockstepCuda.cmake searches, and the headers and libraries
+# of the CUDA toolkit, cuDNN and NCCL. Sets `nvcc`, and `cuda`, the toolkit's folder.
 need_cuda() {
   local major header
   nvcc="$(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}${CUDA_PATH:+$CUDA_PATH/bin:}$PATH:/usr/local/cuda/bin" command -v nvcc ||
@@ -167,7 +169,7 @@ need_build_tools() {
   need ninja "$(command -v ninja || true)" "ninja-build, or scripts/bundle-deps on another machine"
 }
 
-# need_library NAME PATTERNS...: a library of which a file of each of these lists must be there.
+# need_library NAME PATTERNS...: requires a library. For each list of patterns there must be a file that matches one.
 need_library() {
   local name="$1" list found
   local -a patterns

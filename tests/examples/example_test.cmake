@@ -162,13 +162,13 @@ elseif(EXAMPLE STREQUAL "gpt")
   expect_lines("Training on ${DEVICES} device\\(s\\), [0-9]+ bytes" ${lines} "[0-9]\\+[0-9]=[0-9]+" "[0-9]\\+[0-9]=[0-9]+"
                "[0-9]\\+[0-9]=[0-9]+" "(100|9[0-9]) of 100 sums are right")
 elseif(EXAMPLE STREQUAL "gan")
-  # Points of a generator that has learned nothing are near a heap one time in twenty.
+  # Points of an untrained generator are near a cluster one time in twenty.
   set(loss "[01]\\.[0-9]+")
   expect_lines(
     "step 500: discriminator ${loss}, generator ${loss}"
     "step 1000: discriminator ${loss}, generator ${loss}"
     "step 1500: discriminator ${loss}, generator ${loss}"
-    "[5-9][0-9][0-9] of 1000 points are near a heap, 8 of 8 heaps are found")
+    "[5-9][0-9][0-9] of 1000 points are near a cluster, 8 of 8 clusters are found")
 elseif(EXAMPLE STREQUAL "custom_op")
   set(lines "on cpu: as composed")
   math(EXPR last "${DEVICES} - 1")
