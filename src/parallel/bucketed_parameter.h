@@ -6,7 +6,7 @@
 // | none    | nothing                                                |                        |
 // | partial | its part of the next sum, or nothing                   | sums                   |
 // | summed  | the sum                                                |                        |
-// | sharded | the sum in its shard; other elements undefined         | all-gathers            |
+// | sharded | the sum in its shard; other elements are unspecified   | all-gathers            |
 // | primary | a user's gradient, in the primary alone                |                        |
 // | stale   | newer replicas have replaced these                     |                        |
 //
@@ -118,7 +118,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // Between backwards.
   /// Removes the gradient, which must be whole, and returns it as a tensor with its own memory.
   Tensor take_gradient();
-  /// Sets the gradient, with its graph if `keeps_graph`; undefined removes it.
+  /// Sets the gradient, with its graph if `keeps_graph`; an undefined Tensor removes the gradient.
   void set_whole_gradient(const Tensor& gradient, bool keeps_graph);
   /// True if the primary's gradient is in its slot, or can be copied there.
   bool primary_fits_slot() const;

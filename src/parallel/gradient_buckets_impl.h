@@ -49,8 +49,8 @@ struct GradientBucket : BucketMemory {
   bool is_complete = false;  // guarded by launch_mutex
   bool is_reduced = false;
 
-  /// By device: the sum of earlier backwards, with sharding the device's part of it. Empty if there is none, and if the
-  /// shares keep it (GradientMemory).
+  /// The sum of earlier backwards, by device; with sharding, the device's part of the sum. Empty if there is no such
+  /// sum, and if the devices' shares keep it (GradientMemory).
   std::vector<Tensor> earlier;
 
   std::vector<std::uint64_t> versions;  // the versions of the flats, by device, when they were last in lockstep

@@ -11,7 +11,7 @@ inline bool are_in_lockstep(const Tensor& original, const Tensor& copy) noexcept
   return original.impl()->storage->version == copy.impl()->storage->version;
 }
 
-/// Call for a fresh copy: sets its version count to the original's.
+/// Call this for a fresh copy. Sets the copy's version count to the original's.
 inline void begin_in_lockstep(const Tensor& original, const Tensor& copy) noexcept {
   copy.impl()->storage->version = original.impl()->storage->version.load();
 }

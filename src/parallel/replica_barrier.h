@@ -37,7 +37,7 @@ class ReplicaBarrier {
   /// throws, the last replica throws its error and the others PeerReplicaEnded, as they do if a replica has ended.
   void arrive_and_wait(const char* op, std::size_t replica, Contribution& mine,
                        const std::function<void(std::span<Contribution* const>)>& combine);
-  /// Call when the replica has ended: the others stop waiting for it.
+  /// Call this when the replica has ended. The other replicas then stop waiting for it.
   void arrive_and_drop(std::size_t replica) noexcept;
 
   const std::shared_ptr<ReplicaGroup>& group() const noexcept { return group_; }

@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// One lock guards the queues of all device threads. Jobs are few and long, and both its own queue and other threads'
-// results must wake a waiting thread. Each thread sleeps on its own condition variable, so that no thread is woken in
-// vain.
+// One lock guards the queues of all device threads, because jobs are few and long, and because a waiting thread has to
+// wake both for a job in its own queue and for a result of another thread. Each thread sleeps on its own condition
+// variable, so that no thread is woken without a reason.
 constinit DeviceThread::Mutex DeviceThread::mutex;
 
 namespace {

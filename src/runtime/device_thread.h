@@ -26,7 +26,7 @@ class DeviceThread {
   /// The job must not throw. It runs in a copy of `start`; other thread-local state is as on a new thread. The first
   /// job starts the thread. Throws BackendError if the thread cannot be started.
   void submit(std::function<void()> job, const Context& start = of_submitter());
-  /// A fresh context, except for in_pass and replay_values, which are those of the calling thread.
+  /// A fresh context, except for in_pass and replay_values, which are copied from the calling thread's context.
   static Context of_submitter() noexcept {
     return {.in_pass = context().in_pass, .replay_values = context().replay_values};
   }

@@ -203,8 +203,8 @@ void FitLoop::end_epoch(const Validate& validate) {
     save();
 }
 
-// The checkpoint must equal that of a run that continues, so it is saved before the row of the steps since the last row
-// is added.
+// The checkpoint must equal the checkpoint of a run that continues. So it is saved before the history gets the row of
+// the steps since the last row.
 void FitLoop::end_early() {
   save();
   finish_row();

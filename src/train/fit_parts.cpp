@@ -12,9 +12,9 @@
 
 namespace lockstep::train::detail {
 
-// Rejects an optimizer of a copy of the module, which would silently train nothing, and an optimizer with parameters
-// that the module has replaced. Further parameters outside the module are allowed, unless there are checkpoints, which
-// would not hold their values.
+// Rejects an optimizer that was made from a copy of the module, because it would not train the module; and an optimizer
+// with parameters that the module has replaced. Other parameters outside the module are allowed, unless there are
+// checkpoints, which would not hold their values.
 void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, bool has_folder) {
   std::unordered_set<const TensorImpl*> there;
   for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());

@@ -12,9 +12,9 @@
 
 namespace lockstep::train::detail {
 
-/// Returns f's results of all processes, by rank. If f throws in any process, all throw: that process its own
-/// exception, the others that of the lowest failing rank, with its rank and host. IoError, FormatError and
-/// InvalidArgument keep their type; anything else becomes CollectiveError.
+/// Returns f's results of all processes, by rank. If f throws in any process, all processes throw: a process in which f
+/// threw throws its own exception; the others throw the exception of the lowest failing rank, with its rank and host.
+/// There IoError, FormatError and InvalidArgument keep their type; anything else becomes CollectiveError.
 std::vector<std::string> all_or_throw(const World& world, const char* what, const std::function<std::string()>& f);
 
 /// Like all_or_throw(), but f returns lines that must be equal in all processes; otherwise all throw InvalidArgument
@@ -32,7 +32,7 @@ struct Report {
   bool asks_to_stop = false;
 };
 
-/// Adds each sum to the one of the same name.
+/// Adds each sum in `more` to the sum of the same name in `all`.
 void add_sums(std::vector<MeanSum>& all, const std::vector<MeanSum>& more);
 
 /// Returns the sums over the rows of all processes, added in the order of ranks. The time is process 0's. asks_to_stop

@@ -34,7 +34,7 @@ class Rank {
 
 /// A process's number in the job.
 using ProcessRank = Rank<struct ProcessKind>;
-/// A device's number among those of all processes: process 0's devices first, in their order, then process 1's.
+/// A device's number among the devices of all processes: process 0's devices first, in their order, then process 1's.
 using DeviceRank = Rank<struct DeviceKind>;
 
 /// A handle, cheap to copy. All processes make the collective calls in the same order, each from one thread at a time.

@@ -19,10 +19,10 @@ namespace lockstep {
 
 /// How outputs of replicas are joined. (A WeightedMean's sums and weights are always added.)
 enum class Gather : std::uint8_t {
-  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector, without those of empty shards
-                ///< if other shards have rows.
-  mean,         ///< The mean, weighted by the shards' sizes: the mean of the shards' mean losses is that of the full
-                ///< batch.
+  concatenate,  ///< Concatenates along dim, into one buffer. 0-dim tensors become the elements of a vector; those of
+                ///< empty shards are left out if other shards have rows.
+  mean,         ///< The mean, weighted by the shards' sizes. If each part is the mean loss of its shard, the result is
+                ///< the mean loss of the full batch.
   by_ndim,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is the same as on one device.
   sum,          ///< The sum.
 };

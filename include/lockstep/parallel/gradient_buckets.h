@@ -43,9 +43,9 @@ struct BucketOptions {
 /// backward throws its errors.
 class LOCKSTEP_API GradientBuckets {
  public:
-  GradientBuckets();  ///< For no replicas: does nothing.
-  /// True if backward sums gradients. If false, each device accumulates its own until the next backward that sums, or
-  /// until a gradient is used: grad(), an optimizer's step, clipping.
+  GradientBuckets();  ///< Makes an object without replicas, which does nothing.
+  /// True if backward sums gradients. If false, each device accumulates its own gradients until the next backward that
+  /// sums, or until a gradient is used: by grad(), an optimizer's step or clipping.
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
   /// Throws InvalidArgument for options that exclude each other or are out of range.

@@ -85,7 +85,7 @@ LOCKSTEP_API std::optional<Device> device_of(nn::ModuleBase& module);
 LOCKSTEP_API void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices);
 [[noreturn]] LOCKSTEP_API void throw_no_device(std::size_t replica);
 
-// The device a replica runs on: that of its parameters, or of its input if it has none.
+// The device on which a replica runs: the device of its parameters, or, if it has none, of its input.
 template <class M, class Input>
 Device home_of(M& module, Input input, std::size_t replica) {
   std::optional<Device> home;

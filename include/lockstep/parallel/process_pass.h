@@ -23,7 +23,7 @@ class CallLog;
 /// The kind of loss that each process computes from its rows. Gradients are those of one loss over all processes' rows.
 enum class ProcessLoss : std::uint8_t {
   mean,  ///< A mean over the process's rows: backward() weights it by the process's share of all rows.
-  sum,   ///< A part of a sum: gradients are added unweighted. (Divide by batch_rows() to get those of the mean.)
+  sum,   ///< A part of a sum: gradients are added unweighted. (For a mean, divide the loss by batch_rows().)
 };
 
 namespace detail {

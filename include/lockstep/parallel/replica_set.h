@@ -70,13 +70,13 @@ class LOCKSTEP_API ReplicaSet {
 
   /// Throws, before anything is changed, if a call cannot be made.
   void check_call() const;
-  /// The place of these rows among those of all processes. Throws CollectiveError.
+  /// Returns the place of these rows among the rows of all processes. Throws CollectiveError.
   ProcessPass locate_rows(const std::vector<std::int64_t>& rows);
   /// Options that divide the batch into the shards that one process with all devices would make; nullopt if the model's
   /// options do this already.
   std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
                                                        const std::vector<std::int64_t>& rows) const;
-  /// The module and as many of its replicas as will run, all equal to it.
+  /// Makes the replicas equal to the module. Returns the module and its first replicas, `count` in all.
   std::vector<nn::ModuleBase*> sync_replicas(std::size_t count);
   /// The description of the pass, for run_replicas(). `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;

@@ -13,7 +13,7 @@ namespace lockstep::detail {
 /// Walks the graph of the first pass whose output requires a gradient, once, and prints a warning to standard error.
 class LOCKSTEP_API UnnamedParameters {
  public:
-  bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the rest.
+  bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the others.
   /// Called before the pass: the walk stops at the inputs.
   template <class Argument>
   void add_input(const Argument& argument) {

@@ -20,8 +20,8 @@
 
 namespace lockstep {
 
-/// How a reduction combines the elements of the ranks. The order is always that of the ranks. 16-bit floats accumulate
-/// in float; integers wrap around, and have no mean; the sum of bools is a logical or. max and min propagate NaN. NCCL
+/// How a reduction combines the elements of the ranks, always in the order of the ranks. 16-bit floats accumulate in
+/// float; integers wrap around, and have no mean; the sum of bools is a logical or. max and min propagate NaN. NCCL
 /// guarantees only a part of this: docs/collectives.md.
 enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 

@@ -53,7 +53,7 @@ class LOCKSTEP_API FaultInjector {
   /// From its nth launch, copy or collective on, all work of the device fails, until clear().
   void lose_device(Fault fault);
   void drop_wait(Fault fault);    ///< Skips a stream's wait for an event: simulates a forgotten wait.
-  void drop_record(Fault fault);  ///< Makes an event mark nothing: simulates a forgotten record.
+  void drop_record(Fault fault);  ///< Skips the record of an event: simulates a forgotten record.
   void clear();                   ///< Removes all faults, and brings lost devices back.
 
  private:
@@ -80,8 +80,8 @@ class LOCKSTEP_API SimulatedDevices {
 };
 
 /// The processes of a job, simulated as threads of this one: returns the World of each. Use each World from a thread of
-/// its own, with devices that no other uses. The threads share per-process state such as the default sequence of random
-/// numbers: use a GeneratorGuard. Do not use a World after the point where a real process would have ended.
+/// its own, with devices that no other thread uses. The threads share per-process state such as the default sequence of
+/// random numbers: use a GeneratorGuard. Do not use a World after the point where a real process would have ended.
 LOCKSTEP_API std::vector<World> simulate_processes(int count,
                                                    std::chrono::milliseconds time_limit = std::chrono::seconds(30));
 

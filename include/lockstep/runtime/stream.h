@@ -70,7 +70,8 @@ class LOCKSTEP_API cuda::Event {
   std::unique_ptr<State> state_;
 };
 
-/// The stream that receives this thread's work on `device`: the default stream, or that of the innermost guard.
+/// The stream on which this thread's work for `device` is enqueued: the stream of the innermost StreamGuard, else the
+/// default stream.
 LOCKSTEP_API Stream current_stream(Device device);
 
 /// The current streams of a thread, for another thread that works on its behalf.
@@ -78,7 +79,7 @@ class LOCKSTEP_API CurrentStreams {
  public:
   using Ids = std::array<std::int8_t, 64>;  ///< One for each cuda:i; the CPU has only one stream.
 
-  CurrentStreams() noexcept;  ///< Copies those of the calling thread.
+  CurrentStreams() noexcept;  ///< Copies the current streams of the calling thread.
 
   /// Makes these streams current on the calling thread, for a scope.
   class LOCKSTEP_API Guard {

@@ -17,8 +17,9 @@ using Loss = std::variant<Tensor, WeightedMean>;
 namespace detail {
 
 /// Computes the tensor on which backward() is called for each batch of a step, so that the accumulated gradients are
-/// those of the mean over the whole step. Losses that are tensors are weighted by rows, which are known in advance. The
-/// weights of WeightedMeans are known only after the step's last batch, when the gradients get a correction factor.
+/// the gradients of the mean over the whole step. Losses that are tensors are weighted by rows, which are known in
+/// advance. The weights of WeightedMeans are known only after the step's last batch, when the gradients get a
+/// correction factor.
 class LOCKSTEP_API StepMean {
  public:
   /// `rows`: the rows of each batch of the step, over all processes.

@@ -21,7 +21,7 @@ template <class T>
 class OptionalRef {
  public:
   OptionalRef(std::nullptr_t) noexcept {}
-  /// The object or a pointer to it. Other types do not compile, and the error says what to write instead.
+  /// Takes the object or a pointer to it. Other types do not compile, and the error says what to write instead.
   template <class Given>
   requires(!std::same_as<std::remove_cvref_t<Given>, OptionalRef>) OptionalRef(Given&& given)
   noexcept {

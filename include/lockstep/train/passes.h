@@ -62,7 +62,7 @@ class Passes {
   /// gradients one after the other.
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics, const StepHooks& hooks) {
     std::vector<Batch> group;
-    std::vector<std::int64_t> rows;  // of each batch: over all processes if the loader knows them, else of this one
+    std::vector<std::int64_t> rows;  // of each batch; over all processes if the loader has rows_of_all, else here
     std::vector<std::vector<std::uint64_t>> versions;
     const auto finish = [&] {
       for (std::size_t i = 0; i < group.size(); ++i)

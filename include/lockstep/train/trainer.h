@@ -51,7 +51,7 @@ class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch,
  public:
   LossFunction() = default;  ///< No loss function.
   LossFunction(std::nullptr_t) {}
-  /// A function of these arguments. Any other type does not compile, and the error says what to write instead.
+  /// Takes a function with these arguments. Any other type does not compile, and the error says what to write instead.
   template <class F>
   requires(!std::derived_from<std::remove_cvref_t<F>, LossFunction>) LossFunction(F&& loss) {
     using Given = std::remove_cvref_t<F>;
@@ -85,12 +85,12 @@ template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
   OptionalRef<optim::Optimizer> optimizer;           ///< Updates the module's parameters.
-  OptionalRef<optim::Schedule> schedule = nullptr;   ///< For that optimizer.
+  OptionalRef<optim::Schedule> schedule = nullptr;   ///< Sets the optimizer's learning rate.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule steps.
   /// Instead of a schedule: at the end of each epoch it steps with the metric plateau_monitor.
   OptionalRef<optim::ReduceLROnPlateau> plateau = nullptr;
   std::string plateau_monitor = "validation_loss";  ///< A column of the history.
-  /// Further objectives, such as that of a GAN's generator. Each step runs the loss first, and then these in order,
+  /// Further objectives, such as the loss of a GAN's generator. Each step runs the loss first, and then these in order,
   /// each on all batches of the step. After each objective, its optimizer takes a step, and all gradients are cleared.
   std::vector<Objective<M, Batch>> also = {};
   Batches<Batch> validation = {};  ///< A loader of batches of the same type.
@@ -137,7 +137,7 @@ class LOCKSTEP_API Trainer {
   /// Throws InvalidArgument for options out of range, and for devices that do not exist.
   explicit Trainer(TrainerOptions options);
 
-  const TrainerOptions& options() const noexcept { return options_; }  ///< As given.
+  const TrainerOptions& options() const noexcept { return options_; }  ///< As given to the constructor.
   /// The devices that modules are put on; batches and losses are on the first one.
   const std::vector<Device>& devices() const noexcept { return devices_; }
   /// This process's rows of each batch, for its loaders: {.batch_size = 64, .seed = 1, .share = trainer.share()}.

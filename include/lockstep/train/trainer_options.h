@@ -17,7 +17,7 @@ namespace lockstep::train {
 /// The quantity that gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
 enum class GradientClip : std::uint8_t { norm, value };
 
-/// The dtype of the forward pass: that of the module (float32), or an autocast region of a 16-bit dtype
+/// The dtype of the forward pass: float32 uses the module's own dtype, the others an autocast region of a 16-bit dtype
 /// (lockstep/autograd/autocast.h). Parameters keep their dtype. float16 uses a GradScaler: steps whose gradients are
 /// not finite are skipped, the host waits for the devices at each step, and checkpoints include the scale.
 enum class Precision : std::uint8_t { float32, bfloat16, float16 };

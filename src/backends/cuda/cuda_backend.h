@@ -1,4 +1,4 @@
-// CUDA GPUs as a Backend. The registry includes only this header, which includes nothing of CUDA. In a build without
+// CUDA GPUs as a Backend. The registry includes only this header, which includes no header of CUDA. In a build without
 // CUDA the same functions (src/backends/without_cuda.cpp) find no cards.
 #pragma once
 

@@ -113,7 +113,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   sim::SimMemory memory_;
   sim::RaceChecker races_;
   sim::Faults faults_;
-  std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: why its work fails once it is lost
+  std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: the error of its work after it was lost
   std::vector<std::unique_ptr<sim::SimStream>> streams_;
 };
 

@@ -1,5 +1,5 @@
 // Handover between the threads that call a transport and the one thread that calls MPI: requests go one way, results
-// and the end of the job the other way. Any thread.
+// and the end of the job the other way. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,7 @@ struct Requests {
 
 class Handover {
  public:
-  // For callers.
+  // Called by the threads that send and receive.
   /// Returns false if the job has ended.
   bool submit(const std::shared_ptr<Transfer>& transfer);
   /// Returns true if the transfer was done before `end` and before any failure.
@@ -72,7 +72,7 @@ class Handover {
   /// The last time at which the MPI thread reported, by seen(), that it does not hang in MPI.
   Clock::time_point last_seen() const noexcept { return Clock::time_point(Clock::duration(last_seen_.load())); }
 
-  // For the MPI thread.
+  // Called by the MPI thread.
   /// Sleeps until there are requests, at most for `longest`.
   void rest(Clock::duration longest);
   /// Returns true if a caller sleeps because it waits for a transfer. When a caller begins to wait, rest() returns.

@@ -1,4 +1,4 @@
-// The Transport over MPI: the callers' side. Any thread.
+// The Transport over MPI: the callers' side. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -56,7 +56,7 @@ Peers peers_of(const World& world, std::size_t devices) {
   return peers;
 }
 
-// Guards a communicator against use by two threads at once, which NCCL leaves undefined.
+// Guards a communicator against use by two threads at once, for which NCCL's behaviour is undefined.
 class ExclusiveUse {
  public:
   ExclusiveUse(const char* name, std::atomic<bool>& busy) : busy_(busy) {

@@ -21,7 +21,8 @@ struct LstmForward {
   }
 };
 
-/// dc: gradient of c, overwritten by that of c_before. d_output, d_next: gradients of h from outputs and next step.
+/// dc: the gradient of c; overwritten by the gradient of c_before. d_output and d_next: the gradients of h from the
+/// output and from the next step.
 struct LstmBackward {
   template <class T>
   LOCKSTEP_HD void operator()(T& dc, T& di, T& df, T& dg, T& d_o, const T& i, const T& f, const T& g, const T& o,

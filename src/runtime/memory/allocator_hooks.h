@@ -13,8 +13,8 @@ class AllocatorHooks {
  public:
   /// Called before a request is served. If it returns false, the request fails as if the device had no room.
   virtual bool admits(int device, std::size_t bytes) = 0;
-  /// Called when a block's bytes become undefined: when it is allocated and when it is freed. Takes effect in stream
-  /// order. An error stays with the stream.
+  /// Called when the values of a block's bytes become indeterminate: when it is allocated and when it is freed. Takes
+  /// effect in stream order. An error stays with the stream.
   virtual void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept = 0;
   /// Replaces Backend::query_event. Returns true if all uses of these bytes before the event have ended. This does not
   /// order any other work before the event, because nobody has waited for the event.

@@ -1,5 +1,5 @@
-// Chooses cuDNN's engine for an operation graph: one that gives the same bits each time, in the requested precision.
-// Not thread-safe.
+// Chooses cuDNN's engine for an operation graph. The engine gives the same bits each time, and computes in the
+// requested precision. Not thread-safe.
 #pragma once
 
 #include <optional>
