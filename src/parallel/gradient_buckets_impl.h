@@ -150,7 +150,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void connect();
   void take_order(std::span<const autograd::Replica* const> leaves);
   void stash_earlier_gradients(std::span<const autograd::Replica* const> leaves, bool all);
-  // earlier_sums.cpp
+  // Defined in earlier_sums.cpp:
   autograd::ShardRange own_part(const GradientBucket& bucket, std::size_t device) const;
   bool has_earlier_sum(const GradientBucket& bucket) const;
   void keep_earlier_sum(GradientBucket& bucket);

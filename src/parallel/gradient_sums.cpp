@@ -72,7 +72,7 @@ void GradientBuckets::Impl::stash_earlier_gradients(std::span<const Replica* con
   for (std::size_t e = 0; e < parameters.size(); ++e)
     if (reached[e] && parameters[e]->is_trained() && (all || has_hooks(*parameters[e])))
       observed.push_back({parameters[e], {}});
-  for (ObservedParameter& each : observed)  // takes a user's gradient with its graph, if it has one
+  for (ObservedParameter& each : observed)  // takes a gradient that a user has set, while it still has its graph
     if (each.parameter->state() == GradientState::primary) each.earlier = each.parameter->take_gradient();
   reconcile_all_gradients();
   if (!observed.empty()) reduce_partial_gradients();

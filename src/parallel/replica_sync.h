@@ -69,14 +69,14 @@ struct ReplicaSync::Impl {
   std::vector<std::vector<StateVersion>> before;  // each replica's states before that pass, the primary's first
   std::vector<Tensor> trained;  // the primary's states that get gradients, or got some since the replicas were made
 
-  // replicate.cpp
+  // Defined in replicate.cpp:
   void begin_pass(const ModuleState& primary);
   bool fits(const ModuleState& primary) const;
   bool is_current(const ModuleState& primary, const Replica& replica, std::size_t k) const;
   void update(const ModuleState& primary);
   void use_in_step(const ModuleState& primary) const;  // a step that may be captured
 
-  // pass_changes.cpp
+  // Defined in pass_changes.cpp:
   nn::State& state(const ModuleState& primary, std::size_t replica, std::size_t k) const {
     return *(replica == 0 ? primary : replicas[replica - 1].module_state).states[k].state;
   }

@@ -52,7 +52,7 @@ int launcher_terminal_width(int file, pid_t parent) {
   for (; parent > 1; parent = parent_of(parent)) {
     const std::string path = text("/proc/", parent, "/fd/", file);
     if (stat(path.c_str(), &other) != 0) return 0;
-    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) continue;  // for example a shell in between
+    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) continue;  // the same terminal: perhaps a shell
     if (!S_ISCHR(other.st_mode)) return 0;
     const int descriptor = open(path.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) return 0;

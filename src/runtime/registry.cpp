@@ -22,7 +22,7 @@ namespace lockstep {
 namespace {
 
 std::shared_ptr<Backend> backend_from_environment() {
-  instruction_set();  // throws for a wrong LOCKSTEP_CPU here, not in a kernel
+  instruction_set();  // throws here, rather than later in a kernel, if LOCKSTEP_CPU is invalid
   const char* const choice = std::getenv("LOCKSTEP_DEVICES");
   return choose_backend(choice ? choice : "");
 }

@@ -62,7 +62,7 @@ NamedMetric metric_by_name(std::string_view name) {
   if (const auto metric = find_metric(name)) return *metric;
   throw InvalidArgument(text(
       "[metrics] expected accuracy, binary_accuracy, mae (mean_absolute_error) or mse (mean_squared_error), got \"",
-      name, "\": others are added by metrics.add() in a loss function"));
+      name, "\". Add other metrics by metrics.add() in a loss function"));
 }
 
 std::optional<optim::MetricMode> known_mode(std::string_view column) {

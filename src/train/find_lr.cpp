@@ -129,7 +129,7 @@ void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (!metrics.empty()) own = metrics.snapshot_and_reset().wait_for_sums();
   const auto sums = over_all_rows(options_.parallel.world, {.training = std::move(own)}).training;
   const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
-  if (mean != sums.end() && mean->weight == 0) {  // only padding
+  if (mean != sums.end() && mean->weight == 0) {  // for example, all targets are padding: there is no loss
     is_over_ = ++step_ == how_.num_training;
     return optimizer_.zero_grad();
   }

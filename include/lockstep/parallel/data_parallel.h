@@ -115,7 +115,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   /// The device of the module's own parameters: the first one.
   Device device() const { return set_.module(), devices().front(); }
-  const std::vector<Device>& devices() const noexcept { return set_.devices(); }  ///< In the order of replicas.
+  const std::vector<Device>& devices() const noexcept { return set_.devices(); }  ///< The devices of the replicas.
   Device output_device() const { return set_.output_device(); }                   ///< The device of gathered outputs.
   const World& world() const noexcept { return set_.options().world; }  ///< The processes that train together.
   /// The rows of each batch that this process passes to the model: for loaders.

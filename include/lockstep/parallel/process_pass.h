@@ -45,8 +45,8 @@ struct ProcessPass {
 /// throws an InvalidArgument that names the first different call, in all processes.
 LOCKSTEP_API ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
-/// Called where an exception is handled. Makes the other processes fail too, since they would wait for this process.
-/// Does nothing if all processes threw the exception (World::was_thrown_on_all).
+/// Call this in the handler of an exception. Makes the other processes fail too, since they would wait for this
+/// process. Does nothing if all processes threw the exception (World::was_thrown_on_all).
 LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
 /// Called before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or

@@ -24,7 +24,7 @@
 
 namespace lockstep::detail {
 
-struct DataParallelMark {};  // a base by which a DataParallel of any module is recognized
+struct DataParallelMark {};  // the base class of every DataParallel<M>, to recognize it without knowing M
 
 /// The devices to run on. Throws InvalidArgument for a device that does not exist or is given twice, BackendError for a
 /// lost one.
@@ -56,7 +56,7 @@ class LOCKSTEP_API ReplicaSet {
   /// Throws InvalidArgument if this was moved from.
   nn::ModuleBase& module() const { return checked_deref(module_, "DataParallel", "a model"); }
   const DataParallelOptions& options() const noexcept { return options_; }
-  const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
+  const std::vector<Device>& devices() const noexcept { return devices_; }  ///< The devices, in the order of replicas.
   Device output_device() const;
   data::BatchShare share() const;
   std::int64_t batch_rows() const noexcept { return batch_rows_; }  ///< Rows of the last batch, over all processes.

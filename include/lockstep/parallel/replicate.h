@@ -33,7 +33,7 @@ M copy_on(const M& module, Device device, nn::CopyAs as = nn::CopyAs::own) {
 /// device that does not exist, and a lazy parameter.
 template <class M>
 std::vector<M> replicate(const M& module, std::span<const Device> devices) {
-  detail::check_replicable(const_cast<M&>(module), devices);  // walking does not change the module
+  detail::check_replicable(const_cast<M&>(module), devices);  // does not change the module
   std::vector<M> replicas;
   replicas.reserve(devices.size());
   for (const Device& device : devices) {

@@ -14,7 +14,7 @@ namespace lockstep::detail {
 class LOCKSTEP_API UnnamedParameters {
  public:
   bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the others.
-  /// Called before the pass: the walk stops at the inputs.
+  /// Called before the pass, for each argument. The walk through the graph stops at the tensors in the arguments.
   template <class Argument>
   void add_input(const Argument& argument) {
     collect(argument, inputs_);

@@ -55,7 +55,7 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 struct DeviceProperties {
   std::string name;              ///< The model, as its backend calls it.
   std::size_t memory_bytes = 0;  ///< The size of its memory.
-  std::string memory_setting;    ///< The advice in error messages how to set memory_bytes; empty if there is none.
+  std::string memory_setting;    ///< For out-of-memory errors: how to get more memory; empty if it cannot be set.
 };
 
 /// Throws InvalidArgument if there is no such device.

@@ -27,7 +27,7 @@ struct SimulationOptions {
 /// injects the fault.
 struct Fault {
   int device = 0;
-  std::uint64_t nth = 1;    ///< The first one that fails.
+  std::uint64_t nth = 1;    ///< The number of the first operation that fails.
   std::uint64_t count = 1;  ///< The number of operations that fail.
 };
 

@@ -30,7 +30,7 @@ class LOCKSTEP_API Monitor {
   const std::string& metric() const noexcept { return metric_; }  ///< A column of the history.
   /// Throws InvalidArgument for a validation metric if there is no validation loader.
   void check(const FitState& fit) const;
-  double value(const FitState& fit) const { return fit.metric(metric_); }  ///< In the epoch that has just ended.
+  double value(const FitState& fit) const { return fit.metric(metric_); }  ///< The value in the epoch that just ended.
   /// If the value is better than the best one by more than min_delta, records it and returns true. NaN is never
   /// better.
   bool improves(double value, std::int64_t epoch);

@@ -62,7 +62,7 @@ class LOCKSTEP_API FitLoop {
     std::span<const std::string> notes = {};  ///< For the history: events before this attempt.
   };
   using TrainEpoch = std::function<void(Metrics& metrics, const StepHooks& hooks)>;
-  /// Calls `next` after each batch.
+  /// Runs the validation batches, adds their means to `metrics`, and calls `next` after each batch.
   using Validate = std::function<void(Metrics& metrics, const std::function<void()>& next)>;
 
   /// Checks the parts, and changes nothing. Throws InvalidArgument in all processes if the parts of one process do not

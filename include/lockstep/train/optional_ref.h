@@ -46,9 +46,9 @@ class OptionalRef {
     }
   }
 
-  operator T*() const noexcept { return object_; }  ///< Null if it refers to none.
+  operator T*() const noexcept { return object_; }  ///< Null if it refers to no object.
   operator T&() const { return **this; }            ///< See operator*.
-  /// Throws InvalidArgument if it refers to none.
+  /// Throws InvalidArgument if it refers to no object.
   T& operator*() const {
     if (!object_) detail::throw_null_reference();
     return *object_;

@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 namespace detail {
 
-/// A value that borrows a module; copies of it (the replicas) own copies of the module.
+/// A module that refers to another module, which must outlive it. A copy (a replica) owns a copy of that other module.
 template <class M>
 class Borrowed : public nn::Module<Borrowed<M>> {
  public:

@@ -93,7 +93,7 @@ struct FitOptions {
   /// Further objectives, such as the loss of a GAN's generator. Each step runs the loss first, and then these in order,
   /// each on all batches of the step. After each objective, its optimizer takes a step, and all gradients are cleared.
   std::vector<Objective<M, Batch>> also = {};
-  Batches<Batch> validation = {};  ///< A loader of batches of the same type.
+  Batches<Batch> validation = {};  ///< The loader for validation, with batches of the same type.
   Callbacks callbacks = {};        ///< They must outlive fit().
 };
 

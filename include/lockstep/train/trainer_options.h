@@ -41,7 +41,8 @@ struct CheckpointOptions {
   std::int64_t every_steps = 0;       ///< Writes one after each such number of steps; 0: not by steps.
   std::int64_t every_epochs = 1;      ///< Writes one after each such number of epochs; 0: not by epochs.
   std::int64_t keep = 3;              ///< Keeps this many of the newest checkpoints; 0: all.
-  /// Resume, bit for bit, from the newest checkpoint in the folder, if any. If false, the folder must have none.
+  /// Resume, bit for bit, from the newest checkpoint in the folder, if any. If false, the folder must have no
+  /// checkpoint.
   bool resume = false;
   /// With resume, the handling of damaged checkpoints that are newer than the newest intact one. false: they are
   /// skipped, named on standard error and in History::notes(), and left in place. true: the newest one's error is

@@ -70,7 +70,7 @@ thread_local bool has_used_a_card = false;
 }  // namespace
 
 void use_card(int card) {
-  int current = -1;  // CUDA is asked for it, because the program may have called cudaSetDevice itself
+  int current = -1;  // read from CUDA each time, because the program may have called cudaSetDevice itself
   if (has_used_a_card && cudaGetDevice(&current) == cudaSuccess && current == card) return;
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
   has_used_a_card = true;

@@ -78,7 +78,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   std::size_t history_size() const;
 
  private:
-  /// A position in a stream's work, as an event marks it. Empty if there is no stream.
+  /// A position in a stream's work, as an event marks it; or no position, if `stream` is null.
   struct Moment {
     sim::SimStream* stream = nullptr;
     std::uint64_t ticket = 0;

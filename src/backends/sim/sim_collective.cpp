@@ -79,8 +79,8 @@ void SimCollective::wait_while(Phase phase) const {
   phase_.wait(phase);
 }
 
-// Call this with the lock held, in the last rank that arrives. It does a single piece itself, so the sleeping ranks are
-// woken only if there are more pieces.
+// Call this with the lock held, in the last rank that arrives. This rank does the first piece, so the sleeping ranks
+// are woken only if there are more pieces.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
   if (error_ && processes_)

@@ -87,7 +87,7 @@ bool SimGraphs::capture_wait(StreamHandle stream, EventHandle event) {
   if (found == captured_.end() && !captures(stream)) return false;
   if (!own)
     refuse_in_capture(found == captured_.end() ? "a wait for work that is not captured"
-                                               : "a wait for work that was captured, and is not done now",
+                                               : "a wait for captured work, which runs only when its graph is launched",
                       stream);
   graph_->streams.insert(stream.native);
   graph_->calls.push_back([this, own, stream] { backend_.wait(stream, own); });

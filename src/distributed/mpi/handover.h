@@ -18,7 +18,7 @@ namespace lockstep::mpi {
 
 using Clock = std::chrono::steady_clock;
 
-/// A message, from the call of send() or receive() on.
+/// A message that a caller sends or receives.
 struct Transfer {
   enum class Way { send, receive };
 
@@ -56,7 +56,7 @@ struct Requests {
 class Handover {
  public:
   // Called by the threads that send and receive.
-  /// Returns false if the job has ended.
+  /// Passes a message to the MPI thread. Returns false if the job has ended.
   bool submit(const std::shared_ptr<Transfer>& transfer);
   /// Returns true if the transfer was done before `end` and before any failure.
   bool wait_done(const Transfer& transfer, Clock::time_point end);

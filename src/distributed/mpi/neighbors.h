@@ -21,7 +21,7 @@ class Neighbors {
 
  private:
   std::vector<pollfd> watched_;
-  std::vector<int> ranks_;  // parallel to watched_
+  std::vector<int> ranks_;  // ranks_[i] is the process of watched_[i]
 };
 
 }  // namespace lockstep::mpi

@@ -46,7 +46,7 @@ class Transfers {
   const MPI_Comm communicator_;
   const Members& members_;
   std::vector<MPI_Request> requests_;
-  std::vector<Piece> pieces_;  // parallel to requests_
+  std::vector<Piece> pieces_;  // pieces_[i] belongs to requests_[i]
   std::vector<int> ended_;
   std::vector<MPI_Status> statuses_;
   std::vector<Counts> counts_;

@@ -26,7 +26,7 @@ namespace {
 // (Viewers need slices that do not cross.)
 std::int64_t nanoseconds(double us) { return std::llround(us * 1e3); }
 
-// Microseconds, independent of the stream's format.
+// Formats nanoseconds as microseconds, independent of the stream's format.
 std::string micros(std::int64_t ns) {
   std::string digits = std::to_string(ns % 1000);
   digits.insert(0, 3 - digits.size(), '0');
