@@ -282,7 +282,6 @@ std::byte* ParameterUnits::bring(const Memory& memory) {
   const std::size_t number = place.unit * homes_.size() + place.device;
   Home& home = homes_[place.device];
   if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
-  const bool may_bring_next = home.coming.has_value();  // all addresses of the operation that set it were taken
   Buffer* buffer = find(place.device, place.unit);
   Taken* const own = find_taken(this, number);
   if (own && (!buffer || buffer->brought != own->brought)) throw_gone(home.device);
@@ -293,10 +292,12 @@ std::byte* ParameterUnits::bring(const Memory& memory) {
     taken.push_back({this, number, buffer->brought});
     ++buffer->kept;
   }
-  if (!std::exchange(buffer->is_used, true)) expect_next(home, place.unit);
   std::byte* const address =
       buffer->memory.impl()->data() + std::size_t(place.begin) * size_of(units_[place.unit].dtype);
-  if (may_bring_next && home.last == place.unit) bring_next(place.device);
+  if (!std::exchange(buffer->is_used, true)) {
+    expect_next(home, place.unit);
+    bring_next(place.device);
+  }
   return address;
 }
 

@@ -217,11 +217,13 @@ class Page {
 
   void write_devices() {
     const std::vector<Device> devices = options_.devices.empty() ? try_all_gpus() : options_.devices;
-    begin_table("Devices", {"device", "model", "in use", "peak", "reserved", "memory"}, " class=\"devices\"");
+    const std::string planned = options_.planned_bytes ? bytes_for_people(options_.planned_bytes) : "";
+    begin_table("Devices", {"device", "model", "in use", "peak", "planned", "reserved", "memory"},
+                " class=\"devices\"");
     for (const Device& device : devices) {
       const MemoryStats stats = memory_stats(device);
       const DeviceProperties known = properties(device);
-      row({device.name(), known.name, bytes_for_people(stats.in_use), bytes_for_people(stats.peak_in_use),
+      row({device.name(), known.name, bytes_for_people(stats.in_use), bytes_for_people(stats.peak_in_use), planned,
            bytes_for_people(stats.reserved), bytes_for_people(known.memory_bytes)});
     }
     end_table(0);

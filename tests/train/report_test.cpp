@@ -21,6 +21,7 @@
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/memory_plan.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -189,13 +190,16 @@ TEST(Report, ShowsARunOfTwoDevices) {
                                        .optimizer = optimizer,
                                        .validation = loader});
   write_report(folder / "run.html", history,
-               {.title = "Two devices", .settings = settings_of(trainer.options()), .trace = trace.events()});
+               {.title = "Two devices",
+                .settings = settings_of(trainer.options()),
+                .trace = trace.events(),
+                .planned_bytes = memory_plan(net, {.devices = 2, .state_tensors = 0})[Shard::none].total()});
   history.write_svg(folder / "run.svg", {.title = "Two devices"});
   const std::string page = contents(folder / "run.html");
   EXPECT_EQ(html_fault(page), "");
   EXPECT_LT(page.size(), kMaxReportBytes);
   for (const char* said :
-       {">cuda:0<", ">cuda:1<", ">Simulated GPU<", ">all_reduce<", ">matmul<", ">max_epochs<", ">2 GPUs<"})
+       {">cuda:0<", ">cuda:1<", ">Simulated GPU<", ">all_reduce<", ">matmul<", ">max_epochs<", ">2 GPUs<", ">5.8 KiB<"})
     EXPECT_NE(page.find(said), page.npos) << said;
   const Json data = data_of(page);
   const auto lanes = data["trace"]["lanes"].get<std::vector<std::string>>();

@@ -26,6 +26,7 @@ struct ReportOptions {
   std::vector<ReportSetting> settings = {};  ///< Shown as a table.
   std::vector<Device> devices = {};          ///< Devices whose current memory use is shown; empty: try_all_gpus().
   std::vector<TraceEvent> trace = {};        ///< trace.events(); of a long trace only the last operations are drawn.
+  std::size_t planned_bytes = 0;  ///< On each device, by memory_plan(): shown beside the peak. 0: there is no plan.
 };
 
 /// Upper bound on the file's size. To stay below it, the report shortens long curves (to the least and the greatest
