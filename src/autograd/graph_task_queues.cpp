@@ -91,7 +91,7 @@ void GraphTask::let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& 
   lock.unlock();
   DeviceThread::wait_until([&] {
     const std::scoped_lock held(mutex_);
-    if (failure_ || ahead(queue) == Ahead::nothing) return true;
+    if (failure_ || ahead(queue) == Ahead::none) return true;
     return std::ranges::all_of(queues_, [&](const ReadyQueue& each) {
       return !each.is_draining || (each.is_waiting && ahead(each) == Ahead::devices);
     });
@@ -125,7 +125,7 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
     } catch (...) {
       failure = std::current_exception();
     }
-    const bool is_ahead = listeners_.is_ahead(queue.device->device) != Ahead::nothing;
+    const bool is_ahead = listeners_.is_ahead(queue.device->device) != Ahead::none;
     lock.lock();
     if (failure && !failure_) failure_ = failure;
     deliver(*state, std::move(arrivals), started);

@@ -37,7 +37,7 @@ void Listeners::begin(bool keeps_graph, bool meets) {
 }
 
 Ahead Listeners::is_ahead(const Device& device) const {
-  Ahead ahead = Ahead::nothing;
+  Ahead ahead = Ahead::none;
   for (std::size_t i = 0; i < begun_; ++i) ahead = std::max(ahead, all_[i].listener->is_ahead(device));
   return ahead;
 }

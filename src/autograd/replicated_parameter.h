@@ -45,7 +45,7 @@ struct Replica {
 
 /// The things that a device's backward is ahead of, and had better wait for, so that gradients occupy less memory.
 enum class Ahead : std::uint8_t {
-  nothing,
+  none,
   devices,  ///< Other devices, which have not computed the same gradients yet.
   sums,     ///< Sums of gradients that have all arrived, but whose all-reduce is not enqueued yet.
 };
@@ -63,7 +63,7 @@ class GradientListener {
   /// device, or there was none. Called once for each leaf that begin() named, on the thread that runs backward on the
   /// leaf's device.
   virtual void ready(const Replica& leaf) = 0;
-  /// Returns the thing that must happen before gradients on this device can be freed, or Ahead::nothing. The thread
+  /// Returns the thing that must happen before gradients on this device can be freed, or Ahead::none. The thread
   /// that runs backward there calls this, and had better wait for that thing. After a change, the listener calls
   /// DeviceThread::notify().
   virtual Ahead is_ahead(const Device& device) = 0;

@@ -144,9 +144,9 @@ void GradientBuckets::Impl::ready(const Replica& leaf) {
 // Tells backward if the device is ahead of the others, and thus holds more whole buckets than it should. (A bucket that
 // is not complete here does not count, because it may wait for a gradient that this thread has yet to compute.)
 autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
-  if (buffers.empty() || !sums_now || meets_now) return autograd::Ahead::nothing;
+  if (buffers.empty() || !sums_now || meets_now) return autograd::Ahead::none;
   const auto d = std::size_t(std::ranges::find(devices, device) - devices.begin());
-  if (d == count()) return autograd::Ahead::nothing;
+  if (d == count()) return autograd::Ahead::none;
   const std::scoped_lock lock(launch_mutex);
   std::size_t waiting = 0;
   for (std::size_t b = launched_until; b < buckets.size() && !launch_failure; ++b) {
@@ -154,7 +154,7 @@ autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
     if (buckets[b].arrivals[d].expected > 0) break;
     ++waiting;
   }
-  if (waiting < options.whole_buckets) return autograd::Ahead::nothing;
+  if (waiting < options.whole_buckets) return autograd::Ahead::none;
   return launching > 0 ? autograd::Ahead::sums : autograd::Ahead::devices;
 }
 
