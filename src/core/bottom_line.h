@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// print() calls these functions under print_mutex(). They must not call print().
+/// print() calls the functions of the line while it holds print_mutex(). They must not call print().
 class BottomLine {
  public:
   /// Called before text is written: clears the line.

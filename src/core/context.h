@@ -43,8 +43,8 @@ struct Context {
   ReplicaBarrier* barrier = nullptr;                    ///< The barrier of the pass's replicas, if there are several.
   std::size_t replica = 0;                              ///< This replica's number in the pass.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in a 16-bit dtype; null: no autocast.
-  ReplayValues* replay_values = nullptr;                ///< The step that is being captured; null: none.
-  HostState* host_state = nullptr;                      ///< The step that is or will be captured; null: none.
+  ReplayValues* replay_values = nullptr;                ///< Values of the step that is being captured; null: none.
+  HostState* host_state = nullptr;                      ///< State of the step that is or will be captured; null: none.
   std::uint64_t checkpoint = 0;  ///< Number of the innermost checkpoint() whose function runs; 0: none.
   autograd::SaveListener* save_listener = nullptr;  ///< Told of each tensor that is saved for backward.
   nn::ForwardObserver* forward_observer = nullptr;  ///< Told of each module's call.

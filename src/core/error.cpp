@@ -23,7 +23,8 @@ std::terminate_handler next_handler = nullptr;
   std::abort();
 }
 
-// Installed in every program that links the library: the output before an uncaught error matters most.
+// Installed in every program that links the library: the output just before an uncaught error tells most about its
+// cause.
 [[maybe_unused]] const bool is_installed = (next_handler = std::set_terminate(write_what_was_printed), true);
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 enum class LockRank : std::uint8_t {
-  // data: no function of the layers below is called under these.
+  // data: a thread that holds one of these locks calls no function of the layers below.
   loader_threads,  ///< The number of oneTBB threads, for the workers of all loaders.
   task_queue,      ///< The tasks of a loader's workers.
   prefetcher,      ///< The slots of prefetched batches.
@@ -44,7 +44,7 @@ enum class LockRank : std::uint8_t {
   // The backend of CUDA.
   cuda_stream,         ///< Work that is being enqueued on a stream, and its workspace.
   cuda_fused,          ///< A device's cuDNN handle and plans.
-  cuda_issue,          ///< Held while a collective's ranks are launched, and by calls that CUDA may block on a card.
+  cuda_issue,          ///< Held while a collective's ranks are launched, and by calls that must not run in between.
   cuda_communicators,  ///< All communicators, and failures that were not reported to the host yet.
   nccl_communicator,   ///< A communicator's ranks.
   cuda_device,         ///< A device's streams and spare events.

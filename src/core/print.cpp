@@ -21,7 +21,7 @@ namespace lockstep {
 namespace {
 
 constinit std::mutex printing;
-constinit BottomLine* bottom_line = nullptr;  // under `printing`
+constinit BottomLine* bottom_line = nullptr;  // guarded by `printing`
 
 #ifdef LOCKSTEP_STD_FORMAT
 using FormatError = std::format_error;

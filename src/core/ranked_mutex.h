@@ -1,5 +1,5 @@
 // Mutexes with a rank in the order of all locks. Debug and sanitizer builds (those without NDEBUG) check the order at
-// each lock and abort with both names; in the others a RankedMutex is its native mutex and nothing else.
+// each lock and abort with both names; in other builds a RankedMutex is just its native mutex.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,8 @@ inline void relax() noexcept {
 }
 }  // namespace detail
 
-/// For std::scoped_lock and std::unique_lock. lock() spins for a few microseconds before it blocks: most locks are held
-/// for less time than blocking and waking up take.
+/// Usable with std::scoped_lock and std::unique_lock. lock() spins for a few microseconds before it blocks: most locks
+/// are held for less time than blocking and waking up take.
 template <LockRank kRank, class Native = std::mutex>
 class RankedMutex {
  public:

@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// Throws BackendError, with the operating system's error code, if the process may have no more threads.
+/// Starts a host thread of the device `device_name` that calls run(). Throws BackendError, with the operating system's
+/// error code, if the process may have no more threads.
 template <class Run>
 std::thread start_thread(const std::string& device_name, Run&& run) {
   try {

@@ -1,4 +1,4 @@
-// Names of types, for people.
+// Readable names of types, for messages.
 #pragma once
 
 #include <string>

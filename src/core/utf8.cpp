@@ -10,7 +10,7 @@ std::size_t utf8_bytes(std::string_view text) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
   if (first >= 0xe0 && first <= 0xef) {
-    // overlong, or half a surrogate pair
+    // Invalid: an overlong encoding, or one half of a surrogate pair.
     if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
     return continues(1) && continues(2) ? 3 : 0;
   }

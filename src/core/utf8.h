@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// The length of the character at the beginning of a text, in bytes; 0 if it is not valid UTF-8.
+/// The length of the character at the beginning of a text, in bytes; 0 if the text does not begin with a valid
+/// character.
 std::size_t utf8_bytes(std::string_view text);
 /// True if all of the text is valid UTF-8.
 bool is_utf8(std::string_view text);

@@ -1,4 +1,4 @@
-// Options that PyTorch spells as strings: an enumerator, or its name.
+// Options that PyTorch takes as strings. Lockstep takes an enumerator or the name of one:
 //
 //   nn::mse_loss(input, target, {.reduction = "sum"});
 //   nn::mse_loss(input, target, {.reduction = Reduction::sum});
@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// Specialized for each E: `kOption` is the option's name in errors; `kNames` are the enumerators' names, from 0 on.
+/// Specialized for each E: `kOption` is the option's name in errors; `kNames[i]` is the name of the enumerator with the
+/// value i.
 template <class E>
 struct ChoiceNames;
 

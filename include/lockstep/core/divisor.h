@@ -15,8 +15,9 @@ class Divisor {
  public:
   Divisor() = default;  ///< Division by 1.
   explicit Divisor(std::int64_t divisor) noexcept : divisor_(divisor) {
-    // The default multiplier 0 and shift 31 give the quotient 0 for every dividend below 2^31. Divisor 0 is the size of
-    // an empty dimension, which has no indices to divide.
+    // For these divisors the default multiplier 0 and shift 31 suffice: they give the quotient 0 for every dividend
+    // below 2^31, as for a divisor of at least 2^31. Divisor 0 is the size of an empty dimension, which has no indices
+    // to divide.
     if (divisor == 0 || divisor >= kFast) return;
     const auto d = std::uint64_t(divisor);
     shift_ = std::uint32_t(std::bit_width(d - 1));

@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-/// The instruction sets that host kernels are compiled for. plain: the processor that the library is built for. avx2:
-/// x86-64 with AVX2, FMA and F16C (Haswell, Zen). avx512: also AVX-512 F, BW, CD, DQ and VL (Skylake-X, Zen 4).
+/// The instruction sets that host kernels are compiled for. plain: the instructions that the library is built for
+/// (-march, see LOCKSTEP_ARCH). avx2: x86-64 with AVX2, FMA and F16C (Haswell, Zen). avx512: also AVX-512 F, BW, CD, DQ
+/// and VL (Skylake-X, Zen 4).
 enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
 
 /// The best set that this processor has, or the one that the environment variable LOCKSTEP_CPU names: plain, avx2 or

@@ -1,4 +1,4 @@
-// Lines that never mix: print() writes its whole text at once, from any thread.
+// print() writes its whole text at once, so that lines of several threads never mix. Safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,9 @@
 
 namespace lockstep::detail {
 
-/// Call this while an exception is handled. Rethrows an Error, or an exception of exactly one of the types of
-/// <stdexcept>, with its own type and " (where)" appended to its message; rethrows any other exception unchanged.
+/// Call this while an exception is handled. Rethrows the exception with its own type, and with " (where)" appended to
+/// its message if it is an Error or has a type of <stdexcept>, such as std::runtime_error. Any other exception is
+/// rethrown unchanged, also one of a class derived from a type of <stdexcept>.
 [[noreturn]] LOCKSTEP_API void rethrow_with_context(const std::string& where);
 
 /// The exception that rethrow_with_context() throws while `failure` is handled.

@@ -46,7 +46,7 @@ class LOCKSTEP_API Shape {
     sizes_[std::size_t(rank_++)] = size;
   }
   void insert(int dim, std::int64_t size);  ///< Throws ShapeError for one dimension too many.
-  void erase(int dim);                      ///< Takes out a dimension.
+  void erase(int dim);                      ///< Removes a dimension.
 
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {
@@ -64,7 +64,7 @@ class LOCKSTEP_API Shape {
 
  private:
   std::int64_t rank_ = 0;
-  std::array<std::int64_t, kMaxRank> sizes_ = {};  // past the rank: zeros or stale values
+  std::array<std::int64_t, kMaxRank> sizes_ = {};  // elements past the rank are zeros or stale values
 };
 
 /// Prints [2, 3].

@@ -33,7 +33,7 @@
 
 namespace lockstep {
 
-/// The kind of a value: a piece, which is not walked into, or a structure with parts.
+/// The kind of a value: a piece, which has no parts to visit, or a structure with parts.
 enum class Structure : std::uint8_t { piece, members, tuple, list, optional, variant, map };
 
 /// True for types that are one piece although they have members(): modules, which a Visitor walks.
@@ -115,7 +115,8 @@ void for_each_entry(Map& map, const Visit& visit) {
 template <class T>
 inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKind;
 
-/// PartTypes<...> with the types of the parts. It is empty for a struct, because members() may be of the struct's type.
+/// PartTypes<...> with the types of the parts. It is empty for a struct with members(), because a member may hold
+/// values of the struct's own type, as in a tree.
 template <class T>
 using PartsOf = typename detail::MadeOf<std::remove_cv_t<T>>::Types;
 
@@ -157,8 +158,8 @@ requires kHasExtent<T> std::size_t extent_of(const T& value) {
     return value.size();
 }
 
-/// Calls visit(part, path) for each part of `value`, whose path is `at`, in order. The value of an optional or a
-/// variant has the path of the optional or variant itself.
+/// Calls visit(part, path) for each part of `value`, in order. `at` is the path of `value`. The value of an optional or
+/// a variant has the path of the optional or variant itself.
 template <class T, class Visit>
 requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const MemberPath& at, const Visit& visit) {
   [[maybe_unused]] std::size_t index = 0;

@@ -1,4 +1,4 @@
-// Loops that are compiled for several instruction sets; the running processor's is chosen at run time.
+// Loops that are compiled for several instruction sets. At run time, instruction_set() chooses among these versions.
 #pragma once
 
 #include <concepts>
@@ -54,7 +54,7 @@ namespace detail {
 #endif
 // gnu::flatten inlines the functions that the body calls, so that they are compiled for these instructions too. (GCC
 // also inlines the functions that those call. Clang inlines only functions that are small or marked: LOCKSTEP_HD,
-// LOCKSTEP_INLINE. A function that is not inlined still runs, as plain code.)
+// LOCKSTEP_INLINE. A function that is not inlined still runs, as portable code: compiled without these instructions.)
 template <class Body, class... Args>
 [[ gnu::target(LOCKSTEP_AVX2 LOCKSTEP_VECTOR_WIDTH(256)), gnu::flatten, gnu::noinline ]] void with_avx2(
     const Body& body, Args... args) {
@@ -72,8 +72,9 @@ template <class Body, class... Args>
 #endif
 
 /// Calls body(args...), compiled for instruction_set(). For loops over elements: the compiler vectorizes a loop whose
-/// iterations are independent (LOCKSTEP_IVDEP). If several sets are compiled and instruction_set() is plain, calls
-/// plain(args...) instead, so that a caller that has plain code already need not compile `body` as plain code too.
+/// iterations are independent (LOCKSTEP_IVDEP). If `body` is compiled for several sets and instruction_set() is plain,
+/// calls plain(args...) instead: a caller that already has portable code (compiled without AVX2) need not compile
+/// `body` as portable code too.
 template <class Body, class Plain, class... Args>
 requires std::invocable<const Plain&, Args...>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain, Args... args) {
