@@ -1,4 +1,4 @@
-// Copies of values: these convert, broadcast, and cross devices. Not recorded for backward.
+// Copies the values of tensors, with conversion and broadcasting, also between devices. Not recorded for backward.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -15,7 +15,7 @@ void copy_values(const Tensor& to, const Tensor& from);
 
 /// Sets every element to `value`. Does not bump the version.
 void fill_values(const Tensor& tensor, double value);
-/// Throws InvalidArgument naming `op` if an integer dtype cannot hold `value`, which is beyond its range or NaN.
+/// Throws InvalidArgument naming `op` if `dtype` is an integer dtype and `value` is NaN or beyond its range.
 void check_fits(const char* op, double value, DType dtype);
 
 /// A contiguous copy of the values with that dtype on that device.

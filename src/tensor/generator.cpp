@@ -1,4 +1,4 @@
-// The sequences of random numbers: the process's, under a mutex, and a thread's own within a GeneratorGuard.
+// The sequences of random numbers: the process's, guarded by a mutex, and a thread's own within a GeneratorGuard.
 #include <utility>
 
 #include <lockstep/tensor/random.h>
@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 RankedMutex<LockRank::generator> process_mutex;
-GeneratorState process_generator;  // under process_mutex
+GeneratorState process_generator;  // guarded by process_mutex
 
 GeneratorState take(GeneratorState& generator, std::uint64_t blocks) noexcept {
   const GeneratorState start = generator;

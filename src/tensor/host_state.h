@@ -1,11 +1,12 @@
 // Host state that a training step reads and changes: which gradients are set, optimizer state, which tensors require
-// gradients, settings of modules. The host code that enqueued the captured work depended on this state: before each
-// replay it must be as that code found it, and after the replay it is set to what that code left.
+// gradients, settings of modules. A CapturedStep captures the work of one such step as a graph and replays it. The host
+// code that enqueued the captured work depended on this state, but does not run in a replay. So before each replay the
+// state must be as that code found it, and after the replay it is set to what that code left.
 //
 // Each step that a CapturedStep runs on the host has a HostState in its Context. A class whose state is in an object
-// that outlives the step adds this object to the HostState wherever the class reads or changes the state. An eager step
-// so collects the objects that the step uses. Their state is then saved before the next step is captured. Only the
-// step's own thread uses a HostState.
+// that outlives the step adds this object to the HostState wherever the class reads or changes the state. So a step
+// that runs on the host collects the objects that it uses. Their state is saved before the next step is captured. Only
+// the step's own thread uses a HostState.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,7 @@ class HostStatePart {
 
   virtual bool is_gone() const = 0;         ///< True if the object, a temporary of the step, no longer exists.
   virtual void begin() = 0;                 ///< Called before a capture: notes the state that the step finds.
-  virtual void end(const ReplayValues&) {}  ///< Called after the capture: notes the state that it left.
+  virtual void end(const ReplayValues&) {}  ///< Called after the capture: notes the state that the step left.
   /// Returns a name, for a message, of state that differs from what the captured step found; null if no state differs.
   /// Throws InvalidArgument if the step's function cannot run any more.
   virtual const char* find_mismatch() = 0;
@@ -66,7 +67,7 @@ class HostState {
   bool has_begun_ = false;
 };
 
-/// An object that each step uses, such as a schedule: it must outlive the CapturedStep's replays.
+/// An object that each step uses, such as a schedule. The object must outlive the CapturedStep's replays.
 class RequiredObject final : public HostStatePart {
  public:
   /// `what`, a string literal, names the object in messages.

@@ -15,7 +15,7 @@ struct Term {
 };
 
 // True if the terms can add up to `sum`. Their strides are positive, the greatest first. If each stride exceeds the sum
-// of all smaller terms, as in views of one array, few factors of each need to be tried.
+// of all smaller terms, as in views of one array, few factors of each stride need to be tried.
 bool can_add_up(std::span<const Term> terms, std::int64_t sum, int& tries) noexcept {
   if (terms.empty()) return sum == 0;
   if (--tries < 0) return true;

@@ -33,7 +33,7 @@ inline constexpr int kPhiloxRounds = 10;
            std::uint32_t(std::uint64_t(a) * x.words[0] >> 32) ^ x.words[3] ^ key.words[1], a * x.words[0]}};
 }
 
-/// The random block of a counter under a key.
+/// The four random words that Philox makes from a counter and a key.
 LOCKSTEP_HD inline PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key) {
   for (int round = 0; round < kPhiloxRounds; ++round, key = key.next()) counter = philox_round(counter, key);
   return counter;

@@ -123,7 +123,7 @@ inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: they fit the L
 /// Fills out[0 .. count), which is dense, from the blocks that begin at `random`.
 template <class Distribution, class T>
 struct RandomKernel {
-  static constexpr std::int64_t kGrain = 1 << 12;  // the largest number of blocks that are not divided between tasks
+  static constexpr std::int64_t kGrain = 1 << 12;  // up to this many blocks are not divided between tasks
   static constexpr int kLanes = kBlockLanes;
   static constexpr int kPer = Distribution::kPerBlock;
 

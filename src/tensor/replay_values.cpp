@@ -44,8 +44,8 @@ void detail::use_in_capture(Storage& storage) noexcept {
 
 const void* ReplayValue::data() const noexcept { return memory.impl()->data(); }
 
-// Allocates before the capture begins: if memory is allocated during the capture, each replay overwrites it. (In a
-// simulation, it poisons the memory.)
+// Allocates before the capture begins: if memory is allocated during the capture, each replay overwrites it. (On
+// simulated devices, a replay poisons such memory.)
 ReplayValues::ReplayValues(std::uint64_t first_node)
     : id_(++last_id), first_node_(first_node), begin_(current_generator()) {
   for (const Device& gpu : visible_gpus()) {

@@ -1,6 +1,7 @@
-// Values that the host sends to a captured step before each replay: an optimizer's learning rate and step count,
-// dropout's position in its sequence of random numbers. Kernels read such values from their device's memory. The host
-// computes them as in an eager step, by the same code, and sends them to each device in one copy.
+// Values that the host sends to a captured step (a training step that is replayed as a graph) before each replay: an
+// optimizer's learning rate and step count, dropout's position in its sequence of random numbers. Kernels read such
+// values from their device's memory. The host computes them by the same code as in a step that it runs itself, and
+// sends them to each device in one copy.
 //
 // ReplayValues also keeps the older storages that the captured work uses alive, and bumps their versions at each replay
 // as often as the capture did.
@@ -101,7 +102,7 @@ struct RandomStart {
   LOCKSTEP_HD GeneratorState get() const { return device_state ? *device_state : now; }
 };
 
-/// A draw for numbers on a device.
+/// A draw of random numbers that a kernel makes on a device.
 struct DeviceDraw {
   RandomStart start;
   Tensor memory;  ///< Memory that `start` reads when the kernel runs; may be undefined.

@@ -174,7 +174,7 @@ Region region_of(const TensorImpl& tensor) {
       g.sizes.erase(i);
       g.strides[0].erase(i);
     }
-  for (int i = 1; i < g.sizes.rank(); ++i)  // the order of the dimensions does not matter
+  for (int i = 1; i < g.sizes.rank(); ++i)  // sorts by stride, which changes no covered byte
     for (int k = i; k > 0 && g.strides[0][k] > g.strides[0][k - 1]; --k) {
       std::swap(g.strides[0][k], g.strides[0][k - 1]);
       std::swap(g.sizes[k], g.sizes[k - 1]);

@@ -34,7 +34,7 @@ struct Storage {
   static Storage* make(DeviceState& device, std::size_t bytes);
   /// On the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` if there are no GPUs, and OutOfMemory.
   static Storage* make_pinned(const char* op, std::size_t bytes);
-  /// The address of the first byte. If the memory is transient, brings it (TransientMemory::bring).
+  /// The address of the first byte. If the memory is transient, brings it to the device (TransientMemory::bring).
   std::byte* memory() const {
     if (transient) [[unlikely]]
       return transient->bring();
@@ -76,8 +76,8 @@ struct TensorImpl {
     if (storage) storage->release();
   }
 
-  /// The address of the first element. If the memory is transient, brings it; the caller must then enqueue the work
-  /// that uses the address (transient_memory.h).
+  /// The address of the first element. If the memory is transient, brings it to the device; the caller must then
+  /// enqueue the work that uses the address (transient_memory.h).
   std::byte* data() const { return storage->memory() + offset * std::int64_t(size_of(dtype)); }
 };
 
@@ -97,7 +97,7 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
 /// make_tensor() in page-locked memory, on the CPU. Throws as Storage::make_pinned.
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
-/// make_tensor() without memory: the tensor must be given memory before its elements are used.
+/// Like make_tensor(), but without memory, which the tensor must be given before its elements are used.
 Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype);
 bool is_without_memory(const Tensor& tensor) noexcept;  ///< True until such a tensor is given memory.
 /// A tensor of another geometry over the same storage, without a gradient.

@@ -51,9 +51,9 @@ class LOCKSTEP_API BatchDim {
   BatchShard shard_;
 };
 
-/// The start of a new sequence of random numbers, by one draw from the caller's sequence. The n-th call returns the
-/// same start in all replicas of a pass, and on a single device. So random numbers that are keyed on an element's
-/// position in the whole batch are the same on any number of devices.
+/// Makes one draw from the caller's sequence of random numbers, and returns the start of a new sequence that the draw
+/// determines. The n-th call returns the same start in all replicas of a pass, and on a single device. So random
+/// numbers that are keyed on an element's position in the whole batch are the same on any number of devices.
 LOCKSTEP_API GeneratorState draw_for_batch();
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ struct EllipsisTag {};
 struct NoneTag {
   operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< None in a Slice means no bound.
 };
-inline constexpr EllipsisTag Ellipsis;  ///< Keeps all dimensions that no other entry indexes whole.
+inline constexpr EllipsisTag Ellipsis;  ///< Keeps whole all dimensions that no other entry indexes.
 inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, no bound.
 
 /// Elements start, start + step, ... before stop. Negative positions count from the end. Slice(1, None): all but the
@@ -37,7 +37,7 @@ struct Slice {
       : start(from.value_or(0)), stop(to.value_or(std::numeric_limits<std::int64_t>::max())), step(by) {}
 };
 
-/// One entry of a list of indices that holds no tensor.
+/// One entry of a list of indices: an integer, a Slice, Ellipsis or None, but not a tensor.
 class Index {
  public:
   /// The kind of an entry.

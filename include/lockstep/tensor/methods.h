@@ -20,7 +20,7 @@ class Index;
 struct TensorOptions;
 struct ValuesAndIndices;
 
-/// The base class of Tensor only.
+/// The base class of Tensor; no other class derives from it.
 class LOCKSTEP_API TensorMethods {
  public:
   // Elementwise arithmetic.

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A position in a sequence of random numbers: a plain value.
+/// A position in a sequence of random numbers.
 struct GeneratorState {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  ///< Sequences of different streams are independent.

@@ -34,8 +34,8 @@ struct BackwardOptions;
 struct TensorOptions {
   std::optional<DType> dtype = {};  ///< nullopt: the default above.
   std::optional<Device> device = {};
-  bool requires_grad = false;  ///< backward() computes a gradient for the new tensor.
-  bool pinned_memory = false;  ///< In page-locked memory on the CPU: see Tensor::pin_memory().
+  bool requires_grad = false;  ///< True: backward() computes a gradient for the new tensor.
+  bool pinned_memory = false;  ///< True: page-locked memory on the CPU (Tensor::pin_memory()).
 };
 
 /// Access to elements by index: see Tensor::accessor().
@@ -151,7 +151,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// wait. If the tensor is already pinned, it is returned itself. Differentiable. Throws InvalidArgument if the tensor
   /// is not on the CPU or there is no GPU; OutOfMemory.
   Tensor pin_memory() const;
-  bool is_pinned() const;  ///< True in page-locked memory.
+  bool is_pinned() const;  ///< True if its memory is page-locked.
   /// Tells the allocator that `stream` uses the memory too: it is not reused before work enqueued there has ended.
   void record_stream(const Stream& stream) const;
 

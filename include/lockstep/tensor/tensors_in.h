@@ -51,7 +51,8 @@ consteval bool is_plain();
 }  // namespace detail
 
 /// True for types that hold no tensors: numbers, enums, empty types, structs that are copied byte by byte (which a
-/// Tensor is not), containers of and pointers to such types. Declares any other class that holds none:
+/// Tensor is not), containers of and pointers to such types. A specialization declares that another class holds no
+/// tensors:
 ///   template <> inline constexpr bool lockstep::kIsPlain<Config> = true;
 template <class T>
 inline constexpr bool kIsPlain = detail::is_plain<T>();
@@ -61,7 +62,7 @@ template <class T>
 inline constexpr bool kIsPlain<std::weak_ptr<T>> = kIsPlain<T*>;
 template <class T, class D>
 inline constexpr bool kIsPlain<std::unique_ptr<T, D>> = kIsPlain<T*>;
-/// With std::ref, the user says that replicas share a value. It must not hold tensors that could be split.
+/// With std::ref, the user says that replicas share a value. The value must not hold tensors that could be split.
 template <class T>
 inline constexpr bool kIsPlain<std::reference_wrapper<T>> = !kHoldsTensors<T>;
 
@@ -97,7 +98,7 @@ consteval bool is_plain() {
 template <class T>
 inline constexpr bool kHidesNoTensors = kHoldsTensors<T> || kIsPlain<std::remove_cv_t<T>>;
 
-/// Calls of this function do not compile if a Part may hide tensors.
+/// Compiles only if visit_tensors() finds all tensors in a Part; else the error names the type.
 template <class Part>
 constexpr void require_shown_tensors() {
   require_known<Part, kHidesNoTensors<Part>>();
