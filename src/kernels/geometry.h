@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// The bytes that a tensor covers. Exact for dense rows at one pitch; for other layouts, all bytes from first to last.
+/// The bytes that a tensor covers. The result is exact if the tensor has dense rows at equal distances; for other
+/// layouts it is the range from the first byte to the last.
 Region region_of(const TensorImpl& tensor);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   const OperationEnd end;
   const Tensor& any = **std::find_if(written.begin(), written.end(), [](const Tensor* t) { return t->defined(); });
   DeviceState& device = *any.impl()->storage->device;
-  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once, without streams
+  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // the CPU has no streams
   const StreamHandle stream = current_stream_handle(device);
   const std::size_t count = written.size() + read.size();
   std::array<MemoryAccess, 16> few;

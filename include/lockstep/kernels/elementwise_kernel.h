@@ -1,6 +1,7 @@
-// The common part of the elementwise patterns: one output, out[i] = f(in0[i], in1[i], ...) (map_kernel.h), several
-// outputs (multi_output_kernel.h), and many tensors (multi_map.h). For each function and compute type, one loop over
-// whole vectors is compiled. The code around the loop is compiled once for all functions: elementwise_kernel.cpp.
+// The code that three kinds of elementwise kernels share: those with one output, out[i] = f(in0[i], in1[i], ...)
+// (map_kernel.h), those with several outputs (multi_output_kernel.h), and those over many tensors (multi_map.h). For
+// each function and compute type (the type in which arithmetic is done: float for 16-bit floats), one loop over whole
+// vectors is compiled. The code around the loop is compiled once for all functions: elementwise_kernel.cpp.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@
 
 namespace lockstep {
 
-/// Elements of a vector. Loops run over whole vectors only; the remaining elements are padded in a buffer. So an
-/// element's result does not depend on its position.
+/// Elements of a vector. Loops run over whole vectors only: the remaining elements are copied to a buffer and padded to
+/// a whole vector. So an element's result does not depend on its position.
 inline constexpr std::int64_t kVector = 16;
 
 /// How elements are stored in memory. Loops on the host get the elements in their compute type.
@@ -53,7 +54,7 @@ struct ElementwiseLoop {
 
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
-  std::int64_t grain;    ///< The largest number of elements that are not divided between tasks.
+  std::int64_t grain;    ///< Up to this many elements are not divided between tasks.
   bool takes_any_count;  ///< True if `count` need not be a multiple of kVector.
   bool takes_stored;     ///< True if all operands are stored in their compute types.
 };
@@ -79,7 +80,7 @@ struct ElementwiseWork {
 };
 
 namespace host {
-/// Runs the loop over operands of one geometry.
+/// Runs the loop over all elements of operands that have these sizes, operand n with strides[n].
 LOCKSTEP_API void elementwise(const KernelContext& context, const ElementwiseWork& work, const Shape& sizes,
                               const Shape* strides, bool dense);
 /// Runs the loop over `count` neighbouring elements of each operand, on the calling thread.

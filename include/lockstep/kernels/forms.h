@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// True if this source is compiled for GPUs.
+/// True if this source file is compiled for GPUs too.
 static constexpr bool kHasDeviceForms =
 #ifdef LOCKSTEP_DEVICE_FORMS
     true;

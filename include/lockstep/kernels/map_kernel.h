@@ -1,4 +1,4 @@
-// The kernel of the elementwise pattern, out[i] = f(in0[i], in1[i], ...). Its form for GPUs: cuda/map.h.
+// The elementwise kernel with one output, out[i] = f(in0[i], in1[i], ...). Its form for GPUs: cuda/map.h.
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-/// True if F declares kArithmetic: it and its gradients use only arithmetic, no function of core/elementary.h.
+/// True if F declares kArithmetic, which says that F and its gradients use only arithmetic, no function of
+/// core/elementary.h.
 template <class F>
 inline constexpr bool kIsArithmetic = requires {
   requires F::kArithmetic;

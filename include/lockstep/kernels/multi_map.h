@@ -1,5 +1,6 @@
-// The elementwise pattern over many tensors at once: f(a[i], b[i], ...) for each element of each row of operands, in
-// one launch. Fused optimizers use it.
+// An elementwise kernel over many tensors in one launch. The operands are rows of tensors {a, b, ...}, such as a
+// parameter, its gradient and its momentum. The kernel calls f(a[i], b[i], ...) for each element i of each row. Fused
+// optimizers use it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace lockstep {
 struct DeviceState;
 struct TensorImpl;
 
-/// Contiguous tensors with the same number of elements.
+/// One row of operands: contiguous tensors with the same number of elements.
 template <std::size_t N>
 using MultiRow = std::array<const TensorImpl*, N>;
 
@@ -167,7 +168,8 @@ struct MultiLaunch {
   std::span<const TensorImpl*const> tensors, parameters;
   bool has_device_form;
 };
-/// Throws InvalidArgument if the device needs a form for which the kernel is not compiled.
+/// Enqueues the kernel. Throws InvalidArgument if the device needs a form (host or GPU) for which the kernel is not
+/// compiled.
 LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel);
 }  // namespace detail
 

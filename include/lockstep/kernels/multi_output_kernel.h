@@ -1,6 +1,6 @@
-// The kernel of the elementwise pattern with several outputs: f(a[i], b[i], ...), where f takes references and writes
-// some of them. For fused cells and fused normalizations, whose intermediate values are then never written to memory.
-// Its form for GPUs: cuda/multi_output.h.
+// The elementwise kernel with several outputs: calls f(a[i], b[i], ...), where f takes references and writes some of
+// them. Fused cells and fused normalizations use it, so that their intermediate values are never written to memory. Its
+// form for GPUs: cuda/multi_output.h.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ template <class T>
 using ComputedAs = std::conditional_t<std::is_const_v<T>, const ComputeType<std::remove_const_t<T>>,
                                       ComputeType<std::remove_const_t<T>>>;
 
-// kGrain: the largest number of elements that are not divided between tasks.
+// kGrain: up to this many elements are not divided between tasks.
 template <std::int64_t kGrain, class F, class... T>
 inline constexpr ElementwiseLoop kMultiOutputLoop = {multi_output_loop<F, ComputedAs<T>...>,
                                                      kMultiOutputOperands<T...>.data(), kGrain, false,

@@ -1,4 +1,4 @@
-// The kernel of the row pattern: a function object gets one row of each operand at a time, along one dimension of all
+// The kernel that processes rows: a function object gets one row of each operand at a time, along one dimension of all
 // operands. Softmax, normalization, running sums and picking by index use it. On the host, threads work on different
 // rows; on a GPU, each row has a team of threads, whose size depends on the row's length (cuda/rows.h).
 #pragma once
@@ -77,7 +77,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
     rows_of_any_step(begin, end);
   }
 
-  /// The largest number of rows that are not divided between tasks.
+  /// The number of rows up to which rows are not divided between tasks.
   static std::int64_t grain_of(const RowGeometry<kOperands>& rows) {
     const auto& lengths = rows.lengths;
     return kGrain / std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end())) + 1;

@@ -1,4 +1,4 @@
-// Maps a dtype to a C++ type: kernels are instantiated for dtypes only here.
+// Maps a dtype to a C++ type. Only the functions of this file instantiate kernels for dtypes.
 #pragma once
 
 #include <type_traits>
@@ -29,7 +29,7 @@ inline constexpr bool kNarrow = !std::is_same_v<ComputeType<T>, T>;
 [[noreturn]] LOCKSTEP_API void throw_not_floating(const char* op, DType dtype);
 [[noreturn]] LOCKSTEP_API void throw_not_numeric(const char* op);
 
-/// Calls visitor.operator()<T>() for a floating dtype. Throws DTypeError naming `op`.
+/// Calls visitor.operator()<T>() with the C++ type T of `dtype`. Throws DTypeError naming `op` unless it is floating.
 template <class Visitor>
 decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// The elementwise pattern: out[i] = f(in0[i], in1[i], ...), inputs broadcast to out's shape.
+// Elementwise operations with one output: out[i] = f(in0[i], in1[i], ...), where inputs broadcast to out's shape.
 #pragma once
 
 #include <lockstep/kernels/map_kernel.h>
@@ -19,8 +19,8 @@ struct Identity {
   }
 };
 
-/// Computes `out` elementwise. The operands are on one device and have the dtypes of the forms. f is a copyable
-/// function object, and its arguments have the compute types of the inputs.
+/// Computes `out` elementwise. The operands are on one device and have the dtypes that `forms` is compiled for. f is a
+/// copyable function object, and its arguments have the compute types of the inputs.
 template <class F, class... Inputs>
 void map(const char* name, double flops_per_element, const ElementwiseForms<F, 1 + sizeof...(Inputs)>& forms,
          const F& f, const Tensor& out, const Inputs&... inputs) {

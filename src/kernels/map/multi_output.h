@@ -1,4 +1,5 @@
-// The elementwise pattern with several outputs: f(a[i], b[i], ...), where f takes references and writes some of them.
+// Elementwise operations with several outputs: calls f(a[i], b[i], ...), where f takes references and writes some of
+// them.
 #pragma once
 
 #include <lockstep/kernels/multi_output_kernel.h>

@@ -1,4 +1,4 @@
-// The reduction pattern: out[o] = finish(combine of load(in[o, r]) over r), r over the reduced dimensions.
+// Reductions: out[o] = finish(a), where a combines load(in[o, r]) for all r, and r runs over the reduced dimensions.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 15;        // up to this many elements are not divided between tasks
 constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that one task combines
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
-constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
+constexpr std::int64_t kRow = kChain * kLanes;  // elements of kLanes chains side by side
 constexpr std::int64_t kAtOnce = 16;            // rows of kRow elements that a call combines
 
 // A stack for the totals that pairwise_reduce() has not merged yet.
@@ -74,7 +74,7 @@ class Reducer {
     const std::int64_t at_once = length == 0 ? count : kRow / length;
     for (std::int64_t begin = 0; begin < count; begin += at_once) {
       const std::int64_t several = std::min(at_once, count - begin);
-      if (step_ == 1 && stride == length && length > 0)  // rows are contiguous
+      if (step_ == 1 && stride == length && length > 0)  // the rows are contiguous: loads all at once
         load(from + begin * stride, 1, several * length, buffer);
       else
         for (std::int64_t i = 0; length > 0 && i < several; ++i)
@@ -83,7 +83,7 @@ class Reducer {
     }
   }
 
-  // total = the reduction of the reduced elements [begin, end) of one output, row by row.
+  // total = the reduction, row by row, of the elements [begin, end) among those that one output reduces.
   void part(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const int outer = std::max(of_.reduced.sizes.rank() - 1, 0);
     alignas(kAccumulatorBytes) std::byte next[kAccumulatorBytes];
@@ -181,7 +181,7 @@ class Reducer {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         std::byte* const totals = pairwise_reduce(
-            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // long blocks: merging columns costs more
+            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // long blocks, as merging costs more here
             [&](std::int64_t first, std::int64_t last) {
               std::byte* const next = open.push();
               take_rows(block * kBeside, count, first, last, next);

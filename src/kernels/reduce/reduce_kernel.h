@@ -1,6 +1,6 @@
-// The kernel of the reduction pattern on the host. The loops over neighbouring elements are compiled for each reducer
-// and compute type. The code around them, which chooses the order of combination and the threads, is compiled once for
-// all: reduce_kernel.cpp. The order depends on shape and layout alone, never on the number of threads.
+// The kernel of reductions on the host. The loops over neighbouring elements are compiled for each reducer and compute
+// type. The code around them, which chooses the order of combination and the threads, is compiled once for all:
+// reduce_kernel.cpp. The order depends on shape and layout alone, never on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ struct TypedReduceLoops {
   static void rows(const void* reducer, const void* values, std::int64_t stride, std::int64_t length, void* totals,
                    std::int64_t count) {
     vectorized([&] {
-      const R r = *static_cast<const R*>(reducer);  // copies, which no operand can alias
+      const R r = *static_cast<const R*>(reducer);  // a copy, which no operand can alias
       const std::int64_t n = count, each = length;
       const C* from = static_cast<const C*>(values);
       A* const to = static_cast<A*>(totals);

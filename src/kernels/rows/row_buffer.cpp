@@ -7,7 +7,7 @@
 namespace lockstep::host {
 namespace {
 
-// The unsigned integers as which elements of any type are moved.
+// The unsigned integer type with which elements of kBytes bytes are moved, whatever their own type is.
 template <std::size_t kBytes>
 struct Moved;
 template <>

@@ -1,4 +1,4 @@
-// The row pattern: a function object gets one row of each operand at a time, along one dimension of all operands
+// Operations on rows: a function object gets one row of each operand at a time, along one dimension of all operands
 // (lockstep/kernels/row_kernel.h).
 #pragma once
 

@@ -12,7 +12,7 @@ namespace lockstep {
 /// to[r * to_step + c] = from[r + c * from_step], for each matrix of `outer`.
 template <class T>
 struct TransposeKernel {
-  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile, which fits the L1 cache
+  static constexpr std::int64_t kRows = 64, kColumns = 32;  // the size of a tile, which fits the L1 cache
   static constexpr std::int64_t kGrain = 1 << 15;           // up to this many elements are not divided between tasks
 
   T* to;

@@ -1,6 +1,6 @@
-// One spatial dimension of the windows of pooling or interpolation. It gives the input positions and weights of each
-// output position, and the output positions that use an input position. Plain values that kernels hold; all functions
-// may run on a GPU.
+// Taps: the windows of pooling or interpolation along one spatial dimension. Taps gives the input positions (taps) of
+// each output position, their weights, and the output positions that use an input position. Kernels hold it by value;
+// all functions may run on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ struct Span {
 
 struct Taps {
   enum class Kind : std::uint8_t { window, adaptive, nearest, nearest_exact, linear, cubic };
-  /// The divisor of a sum over a window: the number `divisor`, the window's elements with padding, or those without.
+  /// The divisor of a sum over a window: the number `divisor`, the count of the window's elements with padding, or
+  /// their count without padding.
   enum class Divide : std::uint8_t { by_number, with_padding, inside };
 
   Kind kind = Kind::window;

@@ -1,6 +1,8 @@
-// The window pattern works on images as planes. A plane is [outer, outer, outer, row], dense. The row is the channels
-// in the channels-last layout, else the last spatial dimension; inner loops run over the row. On a GPU a thread
-// computes one element. A gradient visits, for each input position, the windows that cover it, so it needs no atomics.
+// Kernels over windows of images (pooling, interpolation) work on planes: dense arrays of four dimensions, [outer,
+// outer, outer, row]. In the channels-last layout a plane is an image, and its row is the channels. Otherwise a plane
+// is one channel of an image, and its row is the last spatial dimension. Inner loops run over the row. On a GPU a
+// thread computes one element. A gradient visits, for each input position, the windows that cover it, so it needs no
+// atomics.
 #pragma once
 
 #include <array>

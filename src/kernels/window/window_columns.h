@@ -68,7 +68,7 @@ struct Im2Col {
     to[i] = from[place];
   }
 
-  // A row has one element of each window along the last axis.
+  // Copies row by row. A row has one element of each window along the last axis.
   void operator()(const KernelContext& context) const {
     const WindowPlanes& windows = columns.windows;
     const std::int64_t rows = windows.output_rows(), length = windows.axes[3].out;

@@ -85,7 +85,7 @@ struct WindowMax {
   struct Buffers {
     std::vector<A> best;
     std::vector<std::int32_t> rows;
-    std::vector<Span> spans;  // along the row
+    std::vector<Span> spans;  // the windows along the row
 
     Buffers(std::int64_t width, const Taps& row) : best(std::size_t(width)), rows(std::size_t(width)) {
       for (std::int64_t o = 0; o < row.out; ++o) spans.push_back(row.inputs(o));

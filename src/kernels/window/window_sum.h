@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The taps of all target positions of one axis: those of position t are at [begin[t], begin[t + 1]) in `source` and
-/// `weight`.
+/// The taps (source positions and their weights) of all target positions of one axis. The taps of position t are at
+/// [begin[t], begin[t + 1]) in `source` and `weight`.
 template <class A>
 struct TapTable {
   std::vector<std::int64_t> begin = {0}, source;
@@ -20,8 +20,8 @@ struct TapTable {
   std::int64_t most = 0;  ///< The most taps of a position.
   bool is_identity;
 
-  /// The taps of the outputs, which read inputs. If `transposed`: the taps of the inputs, which read outputs, each
-  /// divided by its divisor.
+  /// The targets are the outputs, and their taps are inputs. If `transposed`, the targets are the inputs, and their
+  /// taps are outputs, with weights divided by the output's divisor.
   TapTable(const Taps& taps, bool transposed) : is_identity(taps.is_identity()) {
     const std::int64_t targets = transposed ? taps.in : taps.out;
     for (std::int64_t t = 0; t < targets; ++t) {
@@ -74,7 +74,8 @@ template <int kTaps, class A>
   }
 }
 
-/// Weighted sums over windows, from inputs to outputs; or transposed, which is the gradient.
+/// Weighted sums over windows, from inputs to outputs; or, if `transposed`, from outputs to inputs, which is the
+/// gradient.
 template <class T>
 struct WindowSum {
   using A = ComputeType<T>;

@@ -17,20 +17,21 @@ __device__ inline CompensatedSum shuffle_down(const CompensatedSum& value, int b
   return {shuffle_down(value.sum, by), shuffle_down(value.error, by)};
 }
 
-/// R is a reducer as in reduce.h. All threads of the warp call it; its first thread gets the result.
+/// Combines the values of the threads of a warp, with a reducer as in reduce.h. All threads of the warp call this; its
+/// first thread gets the result.
 template <class R, class A>
 __device__ A combine_warp(const R& reducer, A value) {
   for (int half = kWarp / 2; half > 0; half /= 2) value = reducer.combine(value, shuffle_down(value, half));
   return value;
 }
 
-/// Combines over a block: all its threads call this; its first thread gets the result.
+/// Combines the values of the threads of a block. All threads of the block call this; its first thread gets the result.
 template <class R, class A>
 __device__ A combine_block(const R& reducer, A value) {
   __shared__ A of_warps[kWarps];
   const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
   value = combine_warp(reducer, value);
-  __syncthreads();  // an earlier use of the shared values has ended
+  __syncthreads();  // waits until an earlier use of the shared memory has ended
   if (lane == 0) of_warps[warp] = value;
   __syncthreads();
   if (warp == 0) value = combine_warp(reducer, lane < kWarps ? of_warps[lane] : A(reducer.identity()));

@@ -1,5 +1,6 @@
-// Chooses a kernel's device form: the kernel's own enqueue(), an enqueue() of the patterns, or the kernel's `items()`
-// and `item(i)`. Included by forms.h when kernels are compiled for GPUs too.
+// Chooses how a kernel runs on a GPU (its device form): by the kernel's own enqueue(), by the enqueue() of a kind of
+// kernels (elementwise, reductions, rows), or, for a kernel with `items()` and `item(i)`, by one thread per item.
+// Included by forms.h when kernels are compiled for GPUs too.
 #pragma once
 
 #include <lockstep/kernels/cuda/items.h>
@@ -11,8 +12,8 @@
 
 namespace lockstep::gpu {
 
-/// A kernel in both forms. A context with a native stream selects the device form. A kernel without a call operator has
-/// the device form alone.
+/// A kernel in its host form (the call operator) and its device form. It runs in its device form if the context has a
+/// native stream. A kernel without a call operator has only the device form.
 template <class Kernel>
 struct Dispatched {
   Kernel kernel;

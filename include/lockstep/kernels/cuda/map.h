@@ -1,6 +1,7 @@
-// The elementwise pattern on a GPU. If all operands are dense, a thread works on packs of neighbouring elements of up
-// to 16 bytes. If the last dimension of each operand is dense or broadcast, it also works on packs, and a Walk computes
-// each pack's offsets. For other layouts it works on single elements, whose offsets a Walk computes.
+// Elementwise kernels, out[i] = f(in0[i], in1[i], ...), on a GPU. If all operands are dense, a thread works on packs of
+// neighbouring elements of up to 16 bytes. If the last dimension of each operand is dense or broadcast, it also works
+// on packs, and a Walk (cuda/walk.h) computes each pack's offsets. For other layouts it works on single elements, whose
+// offsets a Walk computes.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ __device__ Out apply(const F& f, const In&... in) {
   return Out(ComputeType<Out>(f(ComputeType<In>(in)...)));
 }
 
-/// Applies f to packs. By value: all packs are loaded before the result is stored.
+/// Applies f to packs. The packs are passed by value, so that all are loaded before the result is stored.
 template <int kPack, class Out, class F, class... In>
 __device__ Pack<Out, kPack> apply_to_packs(const F& f, const Pack<In, kPack>... in) {
   Pack<Out, kPack> out;
@@ -112,7 +113,7 @@ struct MapGrids {
   int pack;  ///< Elements of a pack.
 };
 
-/// Enqueues the fastest of the three that the layouts allow. Compiled once for all functions.
+/// Enqueues the fastest of the three kernels that the layouts allow. Compiled once for all functions.
 template <int N>
 [[gnu::noinline]] void enqueue_map(const MapGrids& grids, const void* f, const ElementwiseOperand* of,
                                    const ElementwiseOperands<N>& operands, const KernelContext& context) {

@@ -1,5 +1,6 @@
-// The patterns over many tensors on a GPU. A table of the tensors is passed as a kernel parameter; if it does not fit,
-// it is divided among several launches. Blocks work on pieces of the tensors, and find their piece by bisection.
+// Elementwise kernels and reductions over many tensors in one launch, on a GPU. A table of the tensors is passed as a
+// kernel parameter; if it does not fit, it is divided among several launches. Blocks work on pieces of the tensors, and
+// find their piece by bisection.
 #pragma once
 
 #include <array>
@@ -91,7 +92,7 @@ __device__ void update_pack(const F& f, T*... at) {
   }(load_pack<kPack>(at)...);
 }
 
-inline constexpr std::int64_t kMapPiece = 1 << 12;  // elements: whole packs
+inline constexpr std::int64_t kMapPiece = 1 << 12;  // elements of a piece: a whole number of packs
 
 template <class F, class... T>
 __device__ void update_piece(const F& f, std::int64_t count, T*... at) {
@@ -189,7 +190,7 @@ __global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTen
       for (const T& element : four.values) value = reducer.combine(value, load(element));
     };
     std::int64_t q = threadIdx.x;
-    for (; q + kThreads < count / 4; q += 2 * kThreads) {  // two loads in flight
+    for (; q + kThreads < count / 4; q += 2 * kThreads) {  // two at a time, so that their loads overlap
       const Pack<T, 4> first = four_at(from + 4 * q, aligned), second = four_at(from + 4 * (q + kThreads), aligned);
       take(first);
       take(second);

@@ -1,5 +1,6 @@
-// The elementwise pattern with several outputs on a GPU: one element at a time, whose offsets a Walk computes. (Fused
-// cells work on parts of rows, which are rarely contiguous.)
+// Elementwise kernels with several outputs on a GPU. A thread computes one element at a time; a Walk (cuda/walk.h)
+// computes its offsets. (There are no packs: fused LSTM and GRU cells, which use these kernels, work on parts of rows,
+// which are rarely contiguous.)
 #pragma once
 
 #include <tuple>

@@ -1,6 +1,7 @@
-// The reduction pattern on a GPU. Rows: a warp or a block combines the elements of one output. Columns: neighbouring
-// threads combine neighbouring columns. If there are too few outputs to fill a GPU, each is reduced in pieces, whose
-// results a second kernel combines. The order of combination depends on shape and layout alone; there are no atomics.
+// Reductions on a GPU. If the input is reduced along rows, a warp or a block combines the elements of one output. If a
+// dense matrix is reduced along its columns, neighbouring threads combine neighbouring columns. If there are too few
+// outputs to fill a GPU, each is reduced in pieces, whose results a second kernel combines. The order of combination
+// depends on shape and layout alone; there are no atomics.
 #pragma once
 
 #include <lockstep/kernels/cuda/combine.h>
@@ -72,7 +73,7 @@ __global__ void reduce_rows(const R reducer, const ReductionSplit split, const R
   constexpr int kSize = int(kTeam);
   const int thread = int(threadIdx.x) % kSize;
   const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
-  // All threads of a team have the same r, because combine_team synchronizes them.
+  // combine_team synchronizes the threads of a team, so all of them get the same r: they run the same iterations.
   for (std::int64_t r = first_item() / kSize; r < split.outputs * split.pieces; r += teams) {
     const std::int64_t output = r / split.pieces, piece = r % split.pieces;
     const auto at = from.kept(output);
@@ -119,7 +120,7 @@ __global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, c
       take(second);
     }
     if (p < whole) take(load_pack<kPack>(row + p * kPack));
-    if (whole * kPack + thread < end)  // fewer than a pack
+    if (whole * kPack + thread < end)  // the elements behind the last whole pack
       chains[0] = reducer.combine(chains[0], reducer.load(ComputeType<In>(row[whole * kPack + thread])));
     for (int half = kPack / 2; half > 0; half /= 2)
       for (int k = 0; k < half; ++k) chains[k] = reducer.combine(chains[k], chains[k + half]);
@@ -137,7 +138,7 @@ bool has_dense_rows(const In* in, const Geometry<2>& kept, const Geometry<1>& re
   return true;
 }
 
-/// `in` is [length, outputs] with a pitch; a block (32, 8) reduces 32 columns with 8 threads each.
+/// `in` is [length, outputs], with rows `pitch` elements apart. A block (32, 8) reduces 32 columns with 8 threads each.
 template <class R, class Out, class In>
 __global__ void reduce_columns(const R reducer, const ReductionSplit split, const In* in, std::int64_t pitch,
                                const ReductionOutput<R, Out> target) {

@@ -1,5 +1,6 @@
-// The row pattern on a GPU for operands whose rows are dense, equally long and aligned to 16 bytes: a thread reads and
-// writes packs. A row that fits into its team's registers is read once.
+// Kernels that process rows on a GPU, if the rows of all operands are dense, equally long and aligned to 16 bytes. The
+// threads that share a row (its team) read and write packs: vectors of up to 16 bytes. A row that fits into its team's
+// registers is read once.
 #pragma once
 
 #include <algorithm>
@@ -56,9 +57,9 @@ struct KeptRow {
   __device__ T operator[](const PackPlace& at) const { return packs[at.slot].values[at.k]; }
 };
 
-/// One thread of a team, with OneThread's members except visits(). A thread has at most kSlots packs of a row, which
-/// kept() keeps in registers; if kSlots is 0, it has any number of packs and keeps none. read(p) loads pack p of all
-/// operands; the compiler removes the loads that are not used.
+/// One thread of a team. It has the members of OneThread (kernels/row_team.h) except visits(). A thread has at most
+/// kSlots packs of a row, which kept() keeps in registers; if kSlots is 0, it has any number of packs and keeps none.
+/// read(p) loads pack p of all operands; the compiler removes the loads that are not used.
 template <int kPack, int kSlots, class Read>
 class PackTeam {
  public:
@@ -73,7 +74,7 @@ class PackTeam {
         first_(int(threadIdx.x) % shape.size),
         packs_(idle ? 0 : Count(length / kPack)) {}
 
-  /// Reduces the whole row, whatever `length` is, but no elements if `length` is 0.
+  /// If `length` is 0, reduces no elements; otherwise the whole row, even if `length` is less.
   template <class A, class Step, class Combine>
   __device__ A reduce(std::int64_t length, A value, const Step& step, const Combine& combine) const {
     each_pack(length ? packs_ : 0, [&](std::int64_t, int slot) {
@@ -111,7 +112,7 @@ class PackTeam {
   __device__ bool first() const { return team_.first(); }
 
  private:
-  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // counts packs: if packs are kept, they are few
+  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // counts packs; kept packs are few
 
   // Visits this thread's packs among the first `packs`.
   template <class Visit>
@@ -165,8 +166,8 @@ template <int kPack, int kSlots, class F, class Out, class... In>
 __device__ void take_rows_in_packs(const F& f, const TeamShape& shape, const RowsOf<1 + sizeof...(In)>& of,
                                    Out* __restrict__ out, const In*... in) {
   const std::int64_t place = int(threadIdx.x) / shape.size;
-  // All threads of a block run the same number of iterations, since teams may use the block's barriers; in the last
-  // iteration some are idle.
+  // All threads of a block run the same number of iterations, since teams may use the block's barriers. In the last
+  // iteration some threads are idle.
   for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
        first += std::int64_t(gridDim.x) * shape.rows()) {
     const bool idle = first + place >= of.rows;

@@ -39,7 +39,7 @@ struct TeamShape {
   LOCKSTEP_HD int rows() const { return kThreads / size; }  ///< Rows that a block takes at once.
 };
 
-/// One thread of a team, with OneThread's members.
+/// One thread of a team. It has the members of OneThread (kernels/row_team.h).
 class RowTeam {
  public:
   static constexpr bool kSerial = false;
@@ -62,7 +62,7 @@ class RowTeam {
     for (int half = span / 2; half >= shape_.beside; half /= 2) value = combine(value, from_lane(value, lane + half));
     if (span == threads) return from_lane(value, lane / span * span);
     A* const of_warps = shared<A>();
-    __syncthreads();  // an earlier use of the shared values has ended
+    __syncthreads();  // waits until an earlier use of the shared memory has ended
     if (lane < shape_.beside) of_warps[threadIdx.x] = value;
     __syncthreads();
     value = of_warps[row];
@@ -101,7 +101,7 @@ class RowTeam {
   __device__ void fill(const AnyRow& row, const Value& value) const {
     std::int64_t i = begin_;
     for (; row.length - i > (kAtOnce - 1) * step_; i += kAtOnce * step_) {
-      typename AnyRow::Element elements[kAtOnce];  // all are computed before the first is stored
+      typename AnyRow::Element elements[kAtOnce];  // so that all are computed before the first is stored
       for (int n = 0; n < kAtOnce; ++n) elements[n] = value(i + n * step_);
       for (int n = 0; n < kAtOnce; ++n) row[i + n * step_] = elements[n];
     }

@@ -1,7 +1,8 @@
-// The row pattern on a GPU. Each row has a team of threads: a part of a warp, a warp, or a block, depending on the
-// row's length. If rows are strided, a block processes many at a time, so that neighbouring threads read neighbouring
-// elements. Dense rows are read and written in packs if the function object allows it (cuda/row_packs.h). The order of
-// combination depends on the shape and the layout alone; there are no atomics.
+// Kernels that process rows (kernels/row_kernel.h), on a GPU. Each row has a team of threads: a part of a warp, a warp,
+// or a block, depending on the row's length. If rows are strided, a block processes many at a time, so that
+// neighbouring threads read neighbouring elements. Dense rows are read and written in packs (vectors of up to 16 bytes)
+// if the function object allows it (cuda/row_packs.h). The order of combination depends on the shape and the layout
+// alone; there are no atomics.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +37,8 @@ __global__ void run_rows(const F f, const TeamShape shape, const RowsOf<1 + size
                          const In*... in) {
   const int group = int(threadIdx.x) / (shape.size * shape.beside);
   const std::int64_t place = group * shape.beside + int(threadIdx.x) % shape.beside;
-  // All threads of a block run the same number of iterations, since teams may use the block's barriers; in the last
-  // iteration some are idle.
+  // All threads of a block run the same number of iterations, since teams may use the block's barriers. In the last
+  // iteration some threads are idle.
   for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
        first += std::int64_t(gridDim.x) * shape.rows()) {
     const bool idle = first + place >= of.rows;
@@ -58,12 +59,12 @@ TeamShape shape_for(const RowKernel<F, Out, In...>& kernel, std::size_t n) {
 /// A kernel's grid: its x dimension covers the rows, its y dimension the blocks that share a row.
 struct RowGrid {
   TeamShape shape;
-  unsigned blocks = 1;  // that share a row
+  unsigned blocks = 1;  // the number of blocks that share a row
 };
 
 template <class F, class Out, class... In>
 RowGrid grid_for(const RowKernel<F, Out, In...>& kernel) {
-  constexpr std::int64_t kPerThread = 8;  // elements of a row that several blocks share
+  constexpr std::int64_t kPerThread = 8;  // the least elements per thread, if several blocks share a row
   constexpr std::int64_t kMostBlocks = 1024;
   const auto& lengths = kernel.lengths;
   if constexpr (kIndependentOperand<F> >= 0) {
