@@ -1,4 +1,4 @@
-// The last step of normalizations: times a weight, plus a bias, each optional.
+// The last step of normalizations: multiplies by a weight and adds a bias, each of which is optional.
 #pragma once
 
 #include <lockstep/ops/arithmetic.h>

@@ -206,8 +206,8 @@ void check_fits(const char* op, const Tensor& target, const Tensor& other) {
     throw DTypeError(text("[", op, "] expected a dtype that ", target.dtype(), " can hold, got ", other.dtype()));
 }
 
-// True if an operand is wider than the target. Rounding it to the target's dtype first would lose its value (a small
-// update, say), so the operation is computed in the promoted dtype.
+// True if the other operand has a wider dtype than the target. Rounding this operand to the target's dtype first could
+// lose its value (a small update, say), so the in-place operation is computed in the promoted dtype.
 bool widens(const Tensor& target, const Tensor& other) {
   return is_floating(target.dtype()) && promote(target.dtype(), other.dtype()) != target.dtype();
 }

@@ -1,4 +1,4 @@
-// How an operation takes part in autocast regions: with one line before its checks.
+// An operation takes part in autocast regions by one line before its checks:
 //
 //   if (const auto cast = autocast::product()) return mm(cast(a), cast(b));   // computed in the region's 16-bit dtype
 //   if (const auto cast = autocast::wide()) return softmax(cast(x), dim);     // 16-bit inputs become float32

@@ -1,4 +1,4 @@
-// Random numbers for the elements of a batch that do not depend on how many devices share the batch.
+// Random numbers for the elements of a batch. They do not depend on how many devices share the batch.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

@@ -1,4 +1,5 @@
-// Functions that batch norm shares with its synchronized form.
+// Functions that batch norm shares with instance norm and with SyncBatchNorm, whose statistics are those of all
+// replicas.
 #pragma once
 
 #include <lockstep/ops/normalization.h>

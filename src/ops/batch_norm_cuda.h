@@ -9,8 +9,8 @@
 
 namespace lockstep::gpu {
 
-/// A block computes two sums for each of its channels, over one piece. If kRows, it has several neighbouring channels,
-/// otherwise one channel.
+/// A block computes two sums for each of its channels, over one piece. If kRows is true (the channels are last), a
+/// block has several neighbouring channels, otherwise one channel.
 template <bool kRows, int kPack, class Kernel>
 __global__ void channel_sums(const Kernel kernel, const Divisor across, const Divisor packs_of_plane) {
   using T = typename Kernel::T;
@@ -44,7 +44,7 @@ __global__ void channel_sums(const Kernel kernel, const Divisor across, const Di
     };
     if (kRows && channel >= extent.channels) return;
     std::int64_t i = piece * pieces.piece + int(threadIdx.x) / shape.beside;
-    for (; i + step < end; i += 2 * step) {  // two loads in flight
+    for (; i + step < end; i += 2 * step) {  // two packs at a time, so that their loads overlap
       const Elements first = read(kernel.x, i), second = read(kernel.x, i + step);
       const Elements first_g = other(first, i), second_g = other(second, i + step);
       take(first, first_g);

@@ -1,6 +1,6 @@
 // Batch norm on a GPU. Two grids compute the sums of each channel, for the statistics or for a gradient: the first over
-// pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). The map pattern then computes the
-// elements. These kernels have no host form: on the host, the backend's fused operation does it all
+// pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). An elementwise kernel then computes the
+// result. These kernels have no host form: on the host, the backend's fused operation does it all
 // (cpu/fused_batch_norm.cpp).
 #pragma once
 
@@ -22,7 +22,8 @@ struct ChannelExtent {
   LOCKSTEP_HD std::int64_t count() const { return outer * inner; }  ///< Elements of a channel.
 };
 
-/// The elements of each channel, divided into pieces: of neighbouring rows, or of the packs of its planes.
+/// The elements of each channel, divided into pieces. A piece has neighbouring rows if the channels are last; otherwise
+/// it has neighbouring packs (vectors of up to 16 bytes) of the channel's planes.
 struct ChannelPieces {
   ChannelExtent extent;
   int pack = 1;             ///< Neighbouring elements in one load of a thread.
@@ -60,7 +61,8 @@ struct ChannelPieces {
 struct ChannelMoments {
   double count = 0, mean = 0, squares = 0;
 
-  /// Chan, Golub, LeVeque: "Algorithms for computing the sample variance", 1983.
+  /// The moments of two sets of elements together. Chan, Golub, LeVeque: "Algorithms for computing the sample
+  /// variance", 1983.
   LOCKSTEP_HD friend ChannelMoments operator+(const ChannelMoments& a, const ChannelMoments& b) {
     if (b.count == 0) return a;
     const double all = a.count + b.count, distance = b.mean - a.mean, share = b.count / all;

@@ -38,7 +38,8 @@ struct BinaryCrossEntropy {
 struct WithLogits {
   template <class T>
   LOCKSTEP_HD T operator()(T x, T target) const {
-    // Avoids the difference of large numbers: for large |x| on the target's side, only the logarithm remains.
+    // Written so that no large numbers are subtracted: if |x| is large and x has the sign that its target asks for
+    // (plus for target 1), only the logarithm remains.
     const T away = x > 0 ? 1 - target : target, size = abs(x);
     return (away == 0 ? T(0) : away * size) + log1p(exp(-size));
   }
@@ -138,7 +139,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     return weighted(pointwise_loss(kOp, "BinaryCrossEntropyWithLogits", input, target, WithLogits()), options);
   check_target(kOp, input, target);
   check_floating(kOp, input);
-  // As the threshold, infinity: above a finite threshold softplus would return x itself, which is inexact.
+  // The threshold for softplus. Above a finite threshold softplus would return x itself, which is inexact.
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Tensor positive = 1 + (options.pos_weight - 1) * target;
   return weighted((1 - target) * input + positive * softplus(-input, {.threshold = kInfinity}), options);

@@ -107,7 +107,7 @@ struct IsNan {
     return x != x;
   }
 };
-// x - x is NaN for infinite x.
+// True if x is infinite: then x - x is NaN, although x equals itself.
 struct IsInf {
   template <class T>
   LOCKSTEP_HD bool operator()(T x) const {

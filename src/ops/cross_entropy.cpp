@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// Numbers that the forward keeps for each row, along the dimension of the classes.
+// The numbers that the forward keeps for each row, by their index along the dimension of the classes.
 enum RowStat {
   kLoss,
   kWeightOfRow,    // the row's weight in the mean
@@ -90,7 +90,7 @@ struct Losses {
     return {high, of_high + of_low * C(elementary::exp(low - high))};
   }
 
-  // A GPU reads a row only once.
+  // On a GPU, computes the maximum and the sum in one pass over the row; one thread makes two passes.
   template <class Team>
   LOCKSTEP_HD static C log_sum_of(const Team& team, const RowOf<const T>& x, std::int64_t classes) {
     if constexpr (!Team::kSerial) {
@@ -123,7 +123,7 @@ struct InputGradient {
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);
     const C softmax_factor = scale * stats[kSoftmaxFactor], log_sum = stats[kLogSum];
-    // The common case, without a branch between the loads.
+    // The common case has a loop of its own, without a branch between its loads.
     if (counts && form.softmax && !(form.smoothing > 0))
       team.fill(out, [&](std::int64_t c) { return T(softmax_factor * elementary::exp(C(x[c]) - log_sum)); });
     else
@@ -145,7 +145,7 @@ struct Problem {
   Reduction reduction;
 };
 
-// The kernels' operands: all have x's rank, with sizes of their own along the classes.
+// The kernels' operands. All have x's rank; along the dimension of the classes each has a size of its own.
 struct Operands {
   int dim;
   Tensor x, target, weight, stats, divisor;

@@ -19,7 +19,7 @@ namespace {
 
 enum class Join { add, multiply };
 
-// Floats accumulate in double: a running sum over a long row would lose small terms.
+// Floats accumulate in double: a running sum in float over a long row would lose small terms.
 template <Join kJoin, class Out, class In>
 struct Running {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
@@ -79,7 +79,8 @@ Tensor behind(const Tensor& x, int dim, double first) {
   return cat({full(one, first, x.options()), x.narrow(dim, 0, x.sizes()[dim] - 1)}, dim);
 }
 
-// g and x: not empty, of one shape with at least one dimension, float32 or float64.
+// Computes the recurrence `Direction` of g and x along dim. Its gradient has the recurrence in the other direction. g
+// and x: not empty, of one shape with at least one dimension, float32 or float64.
 template <template <class> class Direction, template <class> class Other>
 Tensor recurrence(const char* node, const Tensor& g, const Tensor& x, int dim) {
   Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());

@@ -51,7 +51,7 @@ struct DropoutKernel {
   std::int64_t items() const { return by_blocks() ? (count + 3) / 4 : count; }
   LOCKSTEP_HD void item(std::int64_t i) const {
     const std::int64_t first = by_blocks() ? 4 * i : i, most = by_blocks() ? 4 : 1;
-    const bool together = mask.place.run >= count;  // saves a division
+    const bool together = mask.place.run >= count;  // then one run has all elements: no division is needed
     const std::int64_t run = together ? 0 : first / mask.place.run;
     const std::int64_t global = run * mask.place.stride + mask.place.first + first - run * mask.place.run;
     const GeneratorState start = mask.start.get();

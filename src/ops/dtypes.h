@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Throws DTypeError naming `op`.
+/// Throws DTypeError naming `op` unless x is floating.
 inline void check_floating(const char* op, const Tensor& x) {
   if (!is_floating(impl_of(op, x).dtype))
     throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));

@@ -1,4 +1,4 @@
-// The patterns of elementwise operations. An operation is a function object; its arithmetic is written once:
+// unary() and binary() make elementwise operations from function objects. The arithmetic is written once:
 //
 //   struct Tanh {
 //     template <class T>
@@ -92,7 +92,7 @@ Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor
 
 }  // namespace elementwise
 
-/// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is the gradient of x; s is x, or the result with
+/// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is the gradient of x; s is x, or f(x) if kSaves is
 /// kOutput.
 template <autograd::SavedAs kSaves = autograd::SavedAs::input, class F>
 Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {

@@ -1,4 +1,5 @@
-// Gathers single elements by index along a dimension, and adds elements there: each is the other's gradient.
+// Gathers single elements by index along a dimension, and adds elements at such indices. Each of the two operations is
+// the gradient of the other.
 #include <lockstep/ops/index.h>
 
 #include <lockstep/ops/compare.h>
@@ -29,8 +30,8 @@ struct PickElements {
   }
 };
 
-// Adds sources with equal indices in the order of the sources. On a GPU, `order` sorts the indices; of equal indices,
-// the thread of the first one adds all their sources.
+// Adds sources with equal indices in the order of the sources. On a GPU, `order` sorts the indices. Among equal
+// indices, the thread of the first one adds the sources of all.
 template <class T>
 struct AddElements {
   static constexpr int kIndependentOperand = 1;

@@ -60,7 +60,7 @@ struct GeluTanh {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    // For |x| > 11 the slope is 0 or 1, and x^2 may overflow.
+    // Clamps x to [-11, 11]: beyond these bounds the slope is 0 or 1, and x^2 may overflow.
     const T z = where(x > 11, 11, where(x < -11, -11, x)), t = bend(z);
     const T slope = ConstantOf<T>(kSqrtTwoOverPi) * (1 + ConstantOf<T>(3 * kCubic) * z * z);
     return g * (1 + t + z * (1 - t * t) * slope) / 2;

@@ -59,7 +59,8 @@ NormGradients group_gradients_by_grids(const GroupExtent& extent, double eps, co
   return out;
 }
 
-// group_norm for devices that launch grids. x is not empty; weight, bias: [channels], or undefined.
+// group_norm on a device that launches grids (a GPU), by kernels of its own. x is not empty; weight, bias: [channels],
+// or undefined.
 Tensor group_norm_by_grids(const Tensor& any_x, std::int64_t groups, const Tensor& any_weight, const Tensor& any_bias,
                            double eps) {
   const std::int64_t batch = any_x.sizes()[0], channels = any_x.sizes()[1];

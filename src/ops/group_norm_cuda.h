@@ -1,5 +1,6 @@
-// The grids of group_norm on a GPU (ops/group_norm_kernel.h): one block per row, read in packs if the channels allow
-// it. No atomics: the order of all sums depends only on the shape and the memory layout.
+// The grids of group_norm on a GPU (ops/group_norm_kernel.h): one block per row, which reads the row in packs (vectors
+// of up to 16 bytes) if the number of elements of a channel allows it. No atomics: the order of all sums depends only
+// on the shape and the memory layout.
 #pragma once
 
 #include <lockstep/kernels/cuda/pack.h>
@@ -40,7 +41,7 @@ __global__ void group_norm_rows(const Kernel kernel, const Divisor packs_of_chan
     const T* const x = kernel.x + row * packs * kPack;
     T* const y = kernel.y + row * packs * kPack;
     const NormRowStats<C> stats = group_stats<kPack>(team, x, packs, kernel.eps);
-    const std::int64_t first = row % extent.groups * extent.of_group;  // channel
+    const std::int64_t first = row % extent.groups * extent.of_group;  // the first channel of the row
     team.each(packs, [&](std::int64_t p) {
       const std::int64_t c = first + packs_of_channel.quotient(p);
       const C weight = kernel.weight ? C(kernel.weight[c]) : C(1), bias = kernel.bias ? C(kernel.bias[c]) : C(0);
@@ -61,7 +62,7 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
   using Sums = TwoSums<C>;
   const GroupExtent& extent = kernel.extent;
   const RowTeam team({kThreads, 1}, false, 0, 1);
-  const int threads = extent.of_group >= kWarps ? kWarp : kThreads;  // for one channel
+  const int threads = extent.of_group >= kWarps ? kWarp : kThreads;  // the threads that sum one channel
   const RowTeam of_channel({threads, 1}, false, 0, 1);
   const std::int64_t packs = extent.length() / kPack, channel_packs = packs_of_channel.divisor();
   const auto add = [](const Sums& a, const Sums& b) { return a + b; };

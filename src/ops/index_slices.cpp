@@ -30,11 +30,11 @@ Slices slices_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t 
   return slices;
 }
 
-// T: an integer of the elements' size, or a 16-byte pack of them.
+// The kernel of gather_slices(): copies whole slices. T: an integer of the elements' size, or a 16-byte pack of them.
 template <class T>
 struct GatherSlices {
   Slices slices;
-  gpu::Divisor inner, indices;  // of slices
+  gpu::Divisor inner, indices;  // slices.inner, slices.indices
   const T* from;
   const std::int64_t* index;
   T* to;
@@ -73,14 +73,14 @@ struct GatherSlices {
 // Each element of the result belongs to one task, so that no two tasks add to it at once. On the host a task goes
 // through all indices. On a GPU the indices are sorted and cut into segments: a thread adds the slices of one place
 // within its segment; then the thread of the first segment of a place that continues into further segments adds their
-// partial sums, so that a place with many indices makes no long chain. There a thread handles kPack neighbouring
+// partial sums, so that a place with many indices makes no long chain. Each such thread handles kPack neighbouring
 // elements of a slice.
 template <class T, int kPack>
 struct ScatterAddSlices {
   using C = ComputeType<T>;
   using Sums = gpu::Pack<C, kPack>;
   static constexpr std::int64_t kBlock = 64;    // elements of a slice in one task
-  static constexpr std::int64_t kSegment = 32;  // indices
+  static constexpr std::int64_t kSegment = 32;  // indices in a segment
 
   Slices slices;
   const T* from;
@@ -91,7 +91,7 @@ struct ScatterAddSlices {
   // of the place that continues in the next segment.
   C* partial;
   std::int64_t ignored;
-  gpu::Divisor by_packs, by_segments;  // packs of a slice
+  gpu::Divisor by_packs, by_segments;  // the numbers of packs in a slice, and of segments
 
   static std::int64_t segments_of(const Slices& slices) { return (slices.indices + kSegment - 1) / kSegment; }
 
@@ -235,7 +235,7 @@ Tensor scatter_add_slices(const char* op, const Tensor& x, int dim, const Tensor
       launch("scatter_add_slices", double(x.numel()), std::array{&sums, &partial}, std::array{&dense, &places, &order},
              kernel);
     };
-    constexpr int kPack = int(16 / sizeof(C));  // new memory is aligned, but dense may be a view
+    constexpr int kPack = int(16 / sizeof(C));  // `sums` is aligned to packs; `dense` may be a view
     if (by_grids && slices.inner % kPack == 0 &&
         gpu::is_aligned<kPack>(reinterpret_cast<const T*>(dense.impl()->data())))
       add.template operator()<kPack>();

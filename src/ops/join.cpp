@@ -68,8 +68,8 @@ Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
   return whole;
 }
 
-// The parts of a tensor as views, recorded as one node. (With one node each, backward would sum a whole gradient per
-// part.)
+// The parts of a tensor as views, recorded as one node. (If each part had its own node, backward would make a gradient
+// of the whole's size for each part, and sum them.)
 template <class View>
 std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t count, const View& view) {
   std::vector<Tensor> parts;
@@ -85,7 +85,7 @@ std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t c
   return parts;
 }
 
-// A view of parts that have these lengths along dim.
+// Returns the function view(whole, i), for parts that have these lengths along dim.
 auto view_along(std::int64_t dim, const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> starts;
   std::int64_t from = 0;

@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias. It is
-// read either way: GCC 14 does not vectorize a loop that reads only under a condition.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias. If the weight or bias is missing, the row of x is read in its
+// place and not used, because GCC 14 does not vectorize a loop that reads only under a condition.
 struct Affine {
   bool weighted, biased;
   template <class C, class AnyRow, class Index>
@@ -33,7 +33,7 @@ struct Affine {
   }
 };
 
-// rms_norm is not centered: it takes the mean for 0, always has a weight, and has no bias.
+// rms_norm is not centered: it uses 0 as the mean, always has a weight, and has no bias.
 template <class T, bool kCentered>
 struct Normalize {
   using C = ComputeType<T>;

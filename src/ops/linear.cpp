@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// The gradient of linear's weight. If autograd knows the gradient's place in a bucket, it is computed there.
+// The gradient of linear's weight. If autograd knows the place of the gradient in a bucket, the product writes it
+// there, so that no copy is needed.
 Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   const Tensor place = autograd::grad_bucket_view(1);
   if (!place.defined()) return mm(g.t(), x);

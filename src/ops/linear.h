@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// linear(), then relu() or gelu(). If autograd does not record, this is one product with an epilogue. (If it records,
-/// these are two operations: GELU's gradient needs the sum, and training must not lose a NaN.)
+/// these are two operations, because GELU's gradient needs the sum before the activation, and because cuBLASLt does not
+/// document what its ReLU makes of a NaN, which training must not lose.)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
 }  // namespace lockstep

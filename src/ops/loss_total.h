@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The kernel. On a GPU it is one grid for few rows, otherwise two grids (ops/loss_total_cuda.h).
+/// The kernel that computes `total`. On a GPU it is one grid for few rows, otherwise two grids (ops/loss_total_cuda.h).
 template <class Element>
 struct LossTotal {
   using C = Element;

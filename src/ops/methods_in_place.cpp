@@ -16,7 +16,8 @@
 
 namespace lockstep {
 
-// Overwrites the tensor with the result of f. Backward may need the previous values.
+// Overwrites the tensor with the result of f. If the operation is recorded, f gets a copy of the tensor, because
+// backward may need the previous values.
 template <class F>
 Tensor& TensorMethods::change(const char* op, const F& f) {
   Tensor& target = static_cast<Tensor&>(*this);
@@ -28,8 +29,8 @@ Tensor& TensorMethods::change(const char* op, const F& f) {
                           ": use the out-of-place function"));
   const TensorImpl& impl = *target.impl();
   if (!records(target) || impl.follows_base || result.dtype() != target.dtype()) return target.copy_(result);
-  // The target takes over the result's node. So hooks of the target also see gradients that reach this node through an
-  // output that the operation saved.
+  // The target takes over the result's node, so a hook of the target also gets gradients that reach this node through
+  // an output that the operation saved.
   autograd::check_recorded_in_place(op, target);
   copy_values(target, result);
   bump_version(target);

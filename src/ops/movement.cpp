@@ -23,7 +23,7 @@ Tensor copy_to(const char* node, const Tensor& x, DeviceState& device, DType dty
   return recorded_copy(node, x, copied(x, device, dtype));
 }
 
-// Converts on x's own device; images keep their memory layout.
+// Converts x on its own device. Images keep their memory layout (row-major or channels-last).
 Tensor converted(const Tensor& x, DType dtype) {
   Tensor out = make_like(x, dtype);
   copy_values(out, x);

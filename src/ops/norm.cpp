@@ -39,7 +39,7 @@ Tensor sum_squares(const char* op, const Tensor& x, const DimMask& mask, bool ke
   return out;
 }
 
-// n, or 1 where n is 0: so that a zero vector, or one without a deviation, gets the gradient 0.
+// n, but 1 where n is 0. Division by this gives the gradient 0, not NaN, to a zero vector or one of equal elements.
 Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
 
 Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {

@@ -165,7 +165,7 @@ struct NormGradientKernel {
 };
 
 /// x and g: [rows, length], dense; weight: [length], or undefined. Computes only the defined results. of_bias is
-/// defined exactly if of_weight is and rows are centered.
+/// defined if and only if of_weight is defined and kCentered is true.
 template <class T, bool kCentered>
 void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor& x, const Tensor& weight,
                     const Tensor& of_x, const Tensor& of_weight, const Tensor& of_bias) {

@@ -26,7 +26,8 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
   const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
   const std::int64_t packs = kernel.length / kPack;
   C products[kOwned] = {}, sums[kOwned] = {};
-  // All threads of a block run the same iterations, since teams may synchronize at block barriers.
+  // All threads of a block run the same iterations, because the threads of a team may synchronize by a barrier of the
+  // whole block.
   for (std::int64_t n = 0; n < kernel.rows_of_piece; ++n) {
     const std::int64_t r = piece * kernel.rows_of_piece + n;
     const bool idle = r >= kernel.rows;
@@ -40,7 +41,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
         g[p] = load_pack<kPack>(kernel.g + r * kernel.length + place(p));
       }
     });
-    const auto each = [&](const auto& visit) {  // by index in the registers
+    const auto each = [&](const auto& visit) {  // visits the elements by their index in the registers
       unrolled<kPacks>([&](int p) {
         if (owned(p)) unrolled<kPack>([&](int k) { visit(p * kPack + k); });
       });

@@ -29,7 +29,7 @@ struct OrderKey {
       key = std::int64_t(x);
     } else if (x != x) {
       key = std::numeric_limits<std::int64_t>::max();
-    } else if (x != 0) {  // both zeros have key 0
+    } else if (x != 0) {  // -0 and 0 both get the key 0
       const auto bits = std::bit_cast<std::int64_t>(double(x));
       key = bits < 0 ? bits ^ std::numeric_limits<std::int64_t>::max() : bits;
     }

@@ -1,5 +1,6 @@
-// Copies the border dimension by dimension, each including the borders of the dimensions before. The gradient goes the
-// other way: it adds each border to its source, dimension by dimension, so the order of summation is fixed.
+// Fills the border one dimension after the other. The strips along a dimension include the borders of the dimensions
+// before it. The gradient goes the other way: it adds each border to its source, dimension by dimension, so the order
+// of summation is fixed.
 #include "ops/pad_border.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ struct Border {
   Shape sizes;           // the sizes of the tensor inside of the border
 };
 
-// A part of the border: `count` positions of `whole` along d, from `to` on. Their source begins at `from`, and has
-// `count` positions (one in replicate mode).
+// A part of the border: `count` positions of `whole` along d, from `to` on. They are copies of the `count` positions
+// (in replicate mode, of the one position) from `from` on.
 struct Strip {
   int d;
   std::int64_t to, from, count;

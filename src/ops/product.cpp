@@ -8,7 +8,9 @@
 namespace lockstep {
 namespace {
 
-// Batches that one call cannot cover take one call per outer index, or a copy if that needs more calls than this.
+// If one backend call cannot cover the batch, because its matrices are not evenly spaced, there is one call for each
+// index of the outer dimensions. If that would be more calls than this, the factors are copied to a dense batch
+// instead.
 constexpr std::int64_t kMostCalls = 16;
 
 // Matrices in the form that the backend takes: rows `pitch` elements apart, or their transpose.
@@ -29,8 +31,8 @@ Matrices matrices_of(const Tensor& x) {
   return {x.detach().contiguous(), std::max<std::int64_t>(columns, 1), false};
 }
 
-// The strides of the leading dimensions, broadcast to those of `out`. They are 0 for a factor without elements, which
-// is never read, so that it does not split the batch.
+// The strides of the leading dimensions, broadcast to those of `out`. For a factor without elements, which is never
+// read, they are 0, so that it does not make more calls necessary.
 Shape batch_strides(const Tensor& x, const Shape& out) {
   if (x.numel() == 0) return Shape::filled(out.rank() - 2, 0);
   Shape strides = broadcast_strides(*x.impl(), out);

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// out[index[i]] = source[i], for indices in range; if indices repeat, the last one wins. On a GPU, which has the order
-/// of the indices (order_on_gpu()), only the thread of the last one writes.
+/// of the indices (order_on_gpu()), only the thread of the last of equal indices writes.
 template <class T>
 struct PutElements {
   static constexpr int kIndependentOperand = 1;

@@ -49,7 +49,8 @@ inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
   return count;
 }
 
-/// Throws ShapeError naming `op` if the reduction has no elements: for reductions that have no result then.
+/// Throws ShapeError naming `op` if there are no elements to reduce: for reductions, such as a maximum, that need at
+/// least one.
 inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& mask) {
   if (reduced_count(sizes, mask) == 0)
     throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));

@@ -1,4 +1,4 @@
-// Repetition as broadcasting along a new dimension that is then merged: views, and one copy.
+// Repeats by broadcasting along a new dimension, which is then merged with a neighbour: views, and one copy.
 #include <lockstep/ops/layout.h>
 
 #include <lockstep/core/error.h>

@@ -28,7 +28,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
     throw ShapeError(text("[roll] expected one shift for each of the dimensions ", dims, ", got ", shifts));
   Tensor out = x.detach();
   for (int i = 0; i < dims.rank(); ++i) out = shifted(out, wrap_dim("roll", dims[i], x.dim()), shifts[i]);
-  if (out.impl()->storage == x.impl()->storage) out = out.clone();  // nothing was shifted
+  if (out.impl()->storage == x.impl()->storage) out = out.clone();  // nothing was shifted: must not share memory
   if (records(x)) {
     Shape back = shifts;
     for (int i = 0; i < back.rank(); ++i)

@@ -42,7 +42,7 @@ struct Sign {
   }
 };
 
-// Saves no tensors for backward: a step function has gradient 0.
+// An operation with gradient 0, which needs no saved tensors for backward.
 template <class F>
 Tensor step(const char* op, const char* node, const Tensor& x, const F& f) {
   check_floating(op, x);

@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-// As in PyTorch, NaN counts as greater than every number, so that its place is the end.
+// The number of elements before each value. As in PyTorch, NaN counts as greater than every number, so its position is
+// the end.
 template <class T>
 struct CountBefore {
   bool right;

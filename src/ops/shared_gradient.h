@@ -1,4 +1,4 @@
-// The gradient of an element that is selected by its value.
+// The gradient of reductions that select an element by its value: maximum, minimum, median.
 #pragma once
 
 #include <lockstep/ops/arithmetic.h>

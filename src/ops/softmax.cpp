@@ -35,8 +35,8 @@ struct Softmax {
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
     const C best = greatest(team, x, x.length), shift = is_gradient_of_logsumexp ? finite_shift(best) : best;
-    // A single thread stores the terms in y. A team of several threads computes them twice, which is cheaper. 16-bit
-    // rows do so too, because y could not hold the terms.
+    // A single thread stores the terms in y. A team of several threads computes them twice, which is cheaper. For
+    // 16-bit rows a single thread computes them twice too, because y could not hold them.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
       const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = elementary::exp(x[i] - shift); });
       const C scale = C(1) / sum;

@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// keys: [outer, length, inner], out: [outer, count, inner], both dense.
+// The kernel of sorted_places(): out = the indices of each row's `count` least keys, in sorted order. keys: [outer,
+// length, inner], out: [outer, count, inner], both dense.
 struct SortRows {
   static constexpr std::int64_t kRun = 32;  // keys that a GPU sorts by counting
 
@@ -33,8 +34,8 @@ struct SortRows {
     });
   }
 
-  // A GPU merges: every pass doubles the length of the sorted runs. A key's new position is the number of smaller keys
-  // in its own run plus the number in the neighbouring run.
+  // A GPU merges sorted runs. The first pass sorts runs of kRun keys; every later pass doubles their length. A key's
+  // new position is the number of smaller keys in its own run plus the number in the neighbouring run.
   static int passes(std::int64_t length) {
     int passes = 1;
     for (std::int64_t run = kRun; run < length; run *= 2) ++passes;

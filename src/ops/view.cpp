@@ -1,5 +1,5 @@
-// Views: tensors with another geometry over the same storage. Each function computes a geometry, and the view that
-// gives its gradient.
+// Views: tensors with another geometry over the same storage. Each function computes the geometry of its view, and how
+// the gradient of the view becomes that of the base.
 #include <algorithm>
 #include <limits>
 
@@ -55,7 +55,8 @@ bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shap
     }
   int j = to.rank() - 1;
   for (int i = sizes.rank() - 1; i >= 0; --i) {
-    // Takes a run of source dimensions that one stride describes, and the target dimensions that divide it.
+    // Finds the next run of source dimensions that one stride describes, and the target dimensions that the run
+    // becomes.
     const std::int64_t step = steps[i];
     std::int64_t run = sizes[i];
     for (; i > 0 && steps[i - 1] == sizes[i] * steps[i]; --i) run *= sizes[i - 1];

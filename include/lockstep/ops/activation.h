@@ -30,7 +30,7 @@ struct lockstep::ChoiceNames<lockstep::GeluForm> {
 };
 
 namespace lockstep {
-/// x Phi(x), Phi the normal distribution function, or its tanh approximation (Hendrycks, Gimpel 2016).
+/// x Phi(x), where Phi is the normal distribution function, or its tanh approximation (Hendrycks, Gimpel 2016).
 LOCKSTEP_API Tensor gelu(const Tensor& x, Choice<GeluForm> approximate = GeluForm::exact);
 LOCKSTEP_API Tensor silu(const Tensor& x);  ///< x sigmoid(x)
 LOCKSTEP_API Tensor mish(const Tensor& x);  ///< x tanh(softplus(x))

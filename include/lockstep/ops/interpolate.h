@@ -64,7 +64,8 @@ struct InterpolateOptions {
   /// Aligns the centers of the corner elements of x and of the result; if false, aligns the corners of the images. Only
   /// for linear and cubic modes.
   bool align_corners = false;
-  /// Computes positions from the sizes instead of from scale_factor, which may be less exact.
+  /// Computes positions from the sizes of x and the result, not from scale_factor. (The two differ if scale_factor *
+  /// size is not a whole number.)
   bool recompute_scale_factor = false;
 };
 

@@ -16,7 +16,7 @@ enum class Reduction {
   mean,      ///< Their mean, 0-dim.
   sum,       ///< Their sum, 0-dim.
   none,      ///< No reduction: the losses themselves.
-  batchmean  ///< Their sum over the first size, 0-dim: for kl_div, whose mean over elements is not a divergence.
+  batchmean  ///< Their sum / input.size(0), 0-dim: for kl_div, whose mean over elements is not a divergence.
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// where(), eq(), sigmoid() and softplus() of numbers. They are named as those of tensors, so arithmetic can be written
-// once, over any T, a number or a Tensor. (For exp, tanh and the like, write `using elementary::exp;` beside the
-// function object.)
+// where(), eq(), sigmoid() and softplus() of numbers. They have the names of the functions of tensors, so that
+// arithmetic can be written once, for any T: a number or a Tensor. (For exp, tanh and the like, a line such as
+// `using elementary::exp;` beside the function object does the same.)
 #pragma once
 
 #include <cmath>

@@ -24,8 +24,8 @@ LOCKSTEP_API Tensor cumsum(const Tensor& x, std::int64_t dim);
 /// elements, so it is exact for zeros. Differentiable to any order.
 LOCKSTEP_API Tensor cumprod(const Tensor& x, std::int64_t dim);
 
-/// x[i + 1] - x[i] along `dim`, repeated `n` times; for bool, true where the two differ. `prepend` and `append`, if
-/// defined, are first concatenated to x. Throws ShapeError for a 0-dim x, InvalidArgument for n below 0.
+/// x[i + 1] - x[i] along `dim`, applied `n` times; for bool, true where the two neighbours differ. `prepend` and
+/// `append`, if defined, are first concatenated to x. Throws ShapeError for a 0-dim x, InvalidArgument for n below 0.
 LOCKSTEP_API Tensor diff(const Tensor& x, std::int64_t n = 1, std::int64_t dim = -1, const Tensor& prepend = {},
                          const Tensor& append = {});
 

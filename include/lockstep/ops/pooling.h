@@ -14,7 +14,7 @@ namespace lockstep {
 
 struct MaxPoolOptions {
   std::optional<PerDimension> stride = {};  ///< Default: kernel_size.
-  PerDimension padding = 0;                 ///< On both sides; at most half of kernel_size. It is never the maximum.
+  PerDimension padding = 0;                 ///< On both sides; at most half of kernel_size. Never the maximum.
   PerDimension dilation = 1;
   bool ceil_mode = false;  ///< The last window may extend past the end.
 };

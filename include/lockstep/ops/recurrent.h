@@ -1,6 +1,7 @@
-// One step of a recurrent layer. x: [batch, in]; h and c: [batch, hidden]; weight_ih: [gates hidden, in]; weight_hh:
-// [gates hidden, hidden]; biases: [gates hidden], both or neither. All have one floating dtype, else DTypeError; shapes
-// that do not fit throw ShapeError. A step is two matrix products and one kernel. Differentiable.
+// One time step of a recurrent layer. x: [batch, in]; h and c: [batch, hidden]; weight_ih: [gates * hidden, in];
+// weight_hh: [gates * hidden, hidden]; biases: [gates * hidden], both or neither; with 4 gates for an LSTM, 3 for a
+// GRU, else 1. All have one floating dtype, else DTypeError; shapes that do not fit throw ShapeError. A step is two
+// matrix products and one kernel. Differentiable.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // micro-batches.
 //
 //   struct Tagger : nn::Module<Tagger> {
-//     WeightedMean forward(const Tensor& words, const Tensor& tags) {   // the mean over the tags that are no padding
+//     WeightedMean forward(const Tensor& words, const Tensor& tags) {   // the mean over the tags that are not padding
 //       return nn::mean_cross_entropy(net(words), tags, {.ignore_index = 0});
 //     }
 //   };
@@ -18,14 +18,14 @@
 
 namespace lockstep {
 
-/// A part of a sum: gather() adds the parts of replicas for every value of GatherOptions::how.
+/// A part of a sum: gather() adds the parts of the replicas, whatever GatherOptions::how says.
 class Addend : public Tensor {
  public:
   Addend() = default;
   explicit Addend(Tensor part) : Tensor(std::move(part)) {}  ///< Shares the storage of `part`.
 
-  /// For the library, and set only if the weight is the sum over all processes. Multiplied by these factors, the mean's
-  /// sum and weight become this process's parts of them.
+  /// For the library; set only if WeightedMean::weight is the sum over all processes. The sum and the weight of the
+  /// mean, multiplied by these factors, are then this process's parts of both.
   struct LocalFactors {
     double sum, weight;
   };

@@ -1,5 +1,6 @@
-// scaled_dot_product_attention: makes the inputs 4-dim, then runs Backend::fused, or an implementation made of ops:
-// block by block, or on the whole scores if blocks are not possible.
+// scaled_dot_product_attention: makes the inputs 4-dim, then runs Backend::fused. If the backend declines, runs
+// attention made of other operations: block by block (blocks.h), or on all scores at once (composed.h) if blocks are
+// not possible.
 #include <lockstep/ops/attention.h>
 
 #include <cmath>

@@ -41,8 +41,9 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha = 1) {
   return out;
 }
 
-// The queries [row, row + rows) and the first `keys` keys, which are all that any of these queries sees. Heads that
-// share a key are stacked in one matrix: one product serves them, and sums the key's gradient over them.
+// The queries [row, row + rows) and the first `keys` keys, which are all that any of these queries sees. The query
+// heads that share a key head are stacked in one matrix: one product serves all of them, and the product for the key's
+// gradient sums over them.
 struct QueryBlock {
   const AttentionInputs& in;
   std::int64_t row, rows, keys;
@@ -61,7 +62,7 @@ struct QueryBlock {
     const Tensor all = product(query, flipped(seen(key)), in.scale);
     Tensor by_head = all.view({in.query.size(0), in.query.size(1), rows, keys});
     if (in.mask.defined()) by_head.add_(part(in.mask).narrow(3, 0, keys));
-    if (in.causal && row < keys) {  // all queries see the keys before the first query
+    if (in.causal && row < keys) {  // masks only keys from `row` on: all queries see the earlier ones
       const TensorOptions here = {.device = all.device()};
       Tensor corner = by_head.narrow(3, row, keys - row);
       corner.copy_(
@@ -74,7 +75,7 @@ struct QueryBlock {
 template <class Body>
 void each_block(const AttentionInputs& in, std::int64_t rows, const Body& body) {
   const std::int64_t queries = in.query.size(2), keys = in.key.size(2);
-  // Backends cache a plan for each size of a product, some thousand in all, so blocks share a few sizes.
+  // Backends cache a plan for each size of a product, up to some thousand plans. So the blocks share a few sizes.
   constexpr std::int64_t kMostSizes = 64;
   const std::int64_t step = rows * ((keys + kMostSizes * rows - 1) / (kMostSizes * rows));
   for (std::int64_t row = 0; row < queries; row += rows) {

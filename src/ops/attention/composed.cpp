@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
-// Gives heads that share a key a dimension of their own, along which the key broadcasts.
+// Splits the heads into groups that share a key head. The key broadcasts along the new dimension, the heads of a group.
 Tensor grouped(const Tensor& x, std::int64_t groups) {
   const Shape& s = x.sizes();
   return x.reshape({s[0], groups, s[1] / groups, s[2], s[3]});
@@ -38,7 +38,7 @@ Tensor weights_of(const AttentionInputs& in) {
   }
   if (!in.mask.defined() || keys == 0) return softmax(scores, -1);
   scores = scores + grouped(in.mask.expand({in.query.size(0), in.query.size(1), queries, keys}), groups);
-  // Marks queries that see no key: for them, softmax and its gradient would be NaN.
+  // Queries that see no key. Softmax and its gradient would be NaN for them, so their scores and weights become 0.
   const Tensor blind = eq(amax(scores.detach(), {-1}, true), kMasked);
   return masked_fill(softmax(masked_fill(scores, blind, 0), -1), blind, 0);
 }

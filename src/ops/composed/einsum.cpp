@@ -53,7 +53,7 @@ Term parse_term(std::string_view equation, std::string_view term) {
   return parsed;
 }
 
-// The labels of all dimensions. The ellipsis has `dots` of them.
+// The labels of all dimensions. The ellipsis stands for `dots` dimensions.
 Labels labels_of(const Term& term, int dots) {
   Labels labels = term.letters;
   for (int i = 1; i <= dots; ++i) labels.insert(labels.begin() + term.ellipsis, -i);

@@ -1,4 +1,4 @@
-// embedding_bag, made of ops: gathers rows, then adds each to the row of its bag.
+// embedding_bag, made of ops: gathers rows of the weight, then adds each to the result of its bag.
 #include <lockstep/ops/embedding_bag.h>
 
 #include <limits>

@@ -1,5 +1,5 @@
-// grid_sample, made of ops: gathers the neighbours of each position and weights them. So gradients of any order follow
-// from the ops.
+// grid_sample, made of ops: gathers the neighbours of each position and weights them. Autograd differentiates these
+// ops, so gradients of any order exist.
 #include <lockstep/ops/grid_sample.h>
 
 #include <algorithm>
@@ -120,12 +120,12 @@ Neighbors neighbors_along(const Axis& axis, Mode mode, const Tensor& grid) {
   return all;
 }
 
-/// For each position, one element of the image that it reads: [N, positions].
+/// One element of the image for each position that is sampled. Each tensor: [N, positions].
 struct Read {
   Tensor index, counts, weight;
 };
 
-// Returns each pair of a read and a neighbour along one more axis. In the result the reads vary fastest.
+// Returns a Read for each pair of a given read and a neighbour along one more axis. The given reads vary fastest.
 std::vector<Read> cross_with(const std::vector<Read>& reads, const Axis& axis, const Neighbors& along, double stride) {
   std::vector<Read> all;
   for (const Neighbor& neighbor : along) {

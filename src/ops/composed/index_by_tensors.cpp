@@ -1,5 +1,5 @@
-// x.index({mask}), x.index({rows, Slice(), columns}) and index_put_: joins the dimensions that tensors index into one,
-// and selects its rows.
+// x.index({mask}), x.index({rows, Slice(), columns}) and index_put_: merges the dimensions that are indexed by tensors
+// into a single one, and selects elements along it.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
@@ -16,11 +16,12 @@ namespace lockstep {
 namespace {
 
 struct Indexed {
-  Tensor view;  // x with all other indices applied; dimensions that tensors index first: [indexed..., others...]
+  Tensor view;  // x after all other indices, with the dimensions that tensors index in front: [indexed..., others...]
   int count;    // number of indexed dimensions
-  // int64, in the shape that the index tensors broadcast to: positions in the indexed dimensions, joined into one.
+  // The positions to read, in the indexed dimensions joined into one. int64, in the shape that the index tensors
+  // broadcast to.
   Tensor place;
-  int at;  // the dimension of the result at which that shape begins
+  int at;  // the dimension of the result at which the shape of `place` begins
 
   Shape others() const {
     Shape sizes;
@@ -35,7 +36,7 @@ struct Indexed {
     sizes.insert(0, size);
     return view.reshape(sizes);
   }
-  // Permutes [place's..., others...] into the result's order of dimensions.
+  // The permutation of the dimensions [place's..., others...] that gives the result's order.
   Shape order() const {
     const int rank = place.dim(), all = rank + view.dim() - count;
     Shape dims;
@@ -136,8 +137,8 @@ const Tensor Tensor::operator[](const Tensor& index) const {
   return picked(indices);
 }
 
-// Indexes a tensor that holds the elements' row-major positions with the same indices. The positions that this selects
-// are the positions to write.
+// Makes a tensor of x's shape that holds the row-major position of each element, and indexes it with `indices`. The
+// result holds the positions to write.
 Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Tensor& values, bool accumulate) {
   autograd::check_in_place("index_put_", *this, values);
   check_same_device("index_put_", *this, values);

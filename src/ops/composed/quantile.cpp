@@ -89,7 +89,7 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> dim, bool
                 std::string_view interpolation) {
   impl_of("quantile", x);
   if (!(q >= 0 && q <= 1)) throw InvalidArgument(text("[quantile] expected q from 0 to 1, got ", q));
-  const Tensor wide = widened(x);  // so that q keeps its precision
+  const Tensor wide = widened(x);  // float32 or wider, so that q keeps its precision
   return quantile(wide, full({}, q, wide.options()), dim, keep_dims, interpolation).to(x.dtype());
 }
 

@@ -1,4 +1,4 @@
-// Distinct elements and their counts, made of sorting and sums by index.
+// unique() and bincount(), made of sorting and of sums by index.
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>

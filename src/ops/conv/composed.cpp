@@ -154,7 +154,7 @@ void convolution_weight_gradient(const Tensor& x, const Tensor& g, const ConvGeo
     const Tensor some = g.narrow(0, first, count);
     const Tensor padded = padded_image(x.narrow(0, first, count), geometry.padding);
     const Tensor windows = windows_of(padded, weight.sizes(), some.sizes(), geometry);
-    // Images and pixels last: the product sums over them.
+    // Moves the dimensions of images and pixels to the end: the product sums over them.
     const Tensor columns = movedim(windows, 0, weight.dim() - 1).contiguous();
     const Tensor rows = some.transpose(0, 1).contiguous().view({e.groups, e.out, count * e.pixels});
     multiply(weight.view({e.groups, e.out, e.in * e.window}), rows,

@@ -1,5 +1,5 @@
 // The three operations of a convolution, made of copies and matrix products, for devices whose Backend::fused declines
-// them. Not recorded. Copies the windows of as many images at a time as kMostColumnBytes holds.
+// them. Not recorded. Copies the windows of some images at a time: as many as fit into kMostColumnBytes.
 #pragma once
 
 #include "ops/conv/convolution.h"

@@ -35,7 +35,8 @@ std::string advice_for_channels(const Shape& x, std::int64_t channels, bool batc
               channels == 1 ? " channel" : " channels");
 }
 
-// x has a batch dimension here; the caller's x is of the shape `given`.
+// Checks the operands of a convolution. x has a batch dimension; error messages show the shape `given` of the caller's
+// x, which may lack it.
 void check_operands(const char* op, int dims, Direction direction, const Tensor& x, const Shape& given,
                     const Tensor& weight, const Tensor& bias, std::int64_t groups) {
   check_factors(op, x, weight);
@@ -71,8 +72,8 @@ Tensor batched(const char* op, const Tensor& x, int dims) {
 }
 Tensor like_x(const Tensor& y, const Tensor& x, int dims) { return x.dim() == dims + 1 ? y.squeeze(0) : y; }
 
-// Zeros for the padding rule. If their number is odd, x itself gets the last one, since a geometry pads equally on both
-// sides.
+// Sets the geometry's padding as the rule says, and returns x. If a dimension needs an odd number of zeros, appends the
+// last zero to x, because a geometry pads equally on both sides.
 Tensor padded_by_rule(const char* op, int dims, Padding::Rule rule, const Tensor& x, const Shape& weight,
                       ConvGeometry& geometry) {
   geometry.padding = Shape::filled(dims, 0);

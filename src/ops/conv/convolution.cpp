@@ -28,7 +28,7 @@ Tensor new_tensor(const Tensor& like, const Shape& sizes) {
   return make_tensor(*like.impl()->storage->device, sizes, like.dtype());
 }
 
-// Images take the layout that their device prefers; channels-last images stay channels-last.
+// True if x should be channels-last in a convolution: if its device prefers this layout, or x already has it.
 bool go_channels_last(const Tensor& x) {
   return x.impl()->storage->device->backend.prefers_channels_last(x.dtype()) ||
          is_channels_last(x.sizes(), x.strides());

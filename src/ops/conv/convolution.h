@@ -20,8 +20,8 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, co
 /// g has y's shape. sizes: those of x.
 Tensor convolution_input_gradient(const Tensor& g, const Tensor& weight, const Shape& sizes,
                                   const ConvGeometry& geometry);
-/// `sizes`: the weight's. `place` receives the result. If `place` is undefined, or autograd records the operation, the
-/// result is a new tensor.
+/// `sizes`: the weight's. Computes the result into `place`. If `place` is undefined or autograd records the operation,
+/// the result is a new tensor.
 Tensor convolution_weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, const ConvGeometry& geometry,
                                    const Tensor& place = {});
 

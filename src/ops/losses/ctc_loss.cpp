@@ -142,7 +142,8 @@ Tensor ctc_gradient(const CtcProblem& on, const Tensor& g, const Tensor& log_pro
   return out;
 }
 
-// CtcWalk as differentiable operations. kFar stands for an impossible path: gradients of infinities would be NaN.
+// The log-probability of an impossible path when CtcWalk is composed of differentiable operations. (The gradient of an
+// infinity would be NaN.)
 constexpr double kFar = -1e30;
 
 Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& log_probs) {

@@ -134,7 +134,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossO
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
   if (const auto cast = autocast::wide()) return soft_margin_loss(cast(x), cast(target), options);
   check_same("soft_margin_loss", x, target);
-  // As the threshold, infinity: above a finite threshold softplus would return x itself, which is inexact.
+  // The threshold for softplus. Above a finite threshold softplus would return x itself, which is inexact.
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return reduced_to(x.dtype(), softplus(-(widened(target) * widened(x)), {.threshold = kInfinity}), options.reduction);
 }

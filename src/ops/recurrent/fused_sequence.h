@@ -1,5 +1,5 @@
-// The fused form of a sequence, over a cell: a type with
-//   kGates                 size of the weights' rows, in units of the hidden size
+// A sequence (sequence.h) with one fused kernel for each time step. `Cell` is a type with
+//   kGates                 the number of gates: the weights have kGates * hidden rows
 //   kHasCell               true if it has a second state, c
 //   kSeparateStateProduct  true if it needs the products of state and inputs separately, not their sum
 //   forward(...)           one kernel: from the gates' sums to the gates and the state
@@ -28,8 +28,8 @@ inline constexpr bool kHasFusedSequence = requires {
   &Cell::forward_all;
 };
 
-/// The rows of one step. state_product is undefined unless the cell is kSeparateStateProduct, c unless it has a cell
-/// state.
+/// The rows of one time step, for the forward kernel. state_product is undefined unless the cell is
+/// kSeparateStateProduct, c unless it has a cell state.
 struct ForwardStep {
   Tensor gates;          ///< [rows, gates * hidden]: first the sums, then the gates.
   Tensor state_product;  ///< The product of h_before and weight_hh.
@@ -39,7 +39,7 @@ struct ForwardStep {
 struct BackwardStep {
   ForwardStep of;
   Tensor d_gates;          ///< The gradient of the gates' sums, which the kernel writes.
-  Tensor d_state_product;  ///< The gradient of state_product, which the kernel writes; undefined like that one.
+  Tensor d_state_product;  ///< The gradient of state_product, which the kernel writes; undefined if state_product is.
   Tensor d_output;         ///< The gradient of h from the outputs.
   /// The gradient of h from the next step. If kSeparateStateProduct, the kernel overwrites it with the gradient of
   /// h_before, without the part through the state's product.
@@ -156,8 +156,9 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   return gradients;
 }
 
-/// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if one input
-/// was computed from another input, the gradient that flows through it must not be added to the other's here.
+/// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if input A was
+/// computed from input B, the gradient of B must not include the part that flows through A, because backward adds that
+/// part later.
 Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
                           const Gradients& arrived);
 
@@ -181,7 +182,7 @@ Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
   auto body = [kind, steps, needs, slots, kept = std::move(kept), saved = std::move(saved),
                output = Saved(out.output, kOutput), present](const Gradients& arrived) {
     Inputs values;
-    output.get();  // checks that it was not changed in place
+    output.get();  // throws if it was changed in place
     for (std::size_t i = 0, at = 0; i < kInputs; ++i)
       if (present[i]) values[i] = saved[at++].get();
     const Inputs all = grad_enabled() ? recorded_gradients(kind, values, needs, steps, arrived)

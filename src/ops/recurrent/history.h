@@ -1,4 +1,4 @@
-// A state of a recurrent layer before and after every step.
+// A state of a recurrent layer (h or c) before and after every time step.
 #pragma once
 
 #include "ops/recurrent/sequence.h"
@@ -32,7 +32,7 @@ class History {
       fill_values(state_, 0);
   }
 
-  /// Call begin() before a step, and end() after after() of the step was written.
+  /// Call begin() before a time step; then write the new state to after(); then call end().
   Tensor begin(const Steps& steps, std::int64_t step) const {
     const Tensor from = before(steps, step);
     if (!even_) copy_values(from, row_range(state_, 0, steps.size(step)));

@@ -19,13 +19,14 @@ namespace lockstep::recurrent {
 
 using Kind = RecurrentKind;
 
-/// The size of the weights' rows, in units of the hidden size.
+/// The number of gates: the weights have gates_of(kind) * hidden rows.
 inline std::int64_t gates_of(Kind kind) { return kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1; }
 
 /// The rows of each step, and the order of the steps.
 class Steps {
  public:
-  /// sizes: the number of rows in each step; at least one step, and never more rows than in the step before.
+  /// sizes: the number of rows in each time step. There is at least one step, and no step has more rows than the one
+  /// before.
   Steps(std::vector<std::int64_t> sizes, bool reverse) : sizes_(std::move(sizes)), reverse_(reverse) {
     for (const std::int64_t size : sizes_) offsets_.push_back(offsets_.back() + size);
   }

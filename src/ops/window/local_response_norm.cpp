@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Means over a window of channels: the one spatial dimension of [N, 1, C, rest], or of [rest, 1, C] for channels-last
-// images.
+// Means over windows of channels. x is seen as images with the spatial dimensions [C, pixels] (row-major), or [C] for
+// each pixel (channels-last), and windows run along C.
 Tensor channel_means(const Tensor& x, std::int64_t size) {
   const Shape& sizes = x.sizes();
   SpatialTaps taps;

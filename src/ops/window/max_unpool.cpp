@@ -1,4 +1,4 @@
-// The partial inverse of max pooling: writes elements to the saved indices, and zeros around them.
+// The partial inverse of max pooling: writes elements to the saved indices, and zeros everywhere else.
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/pooling.h>
 

@@ -1,4 +1,5 @@
-// Maps tensors [N, C, spatial...] to the planes of the window pattern; and sums over windows as a differentiable op.
+// Maps tensors [N, C, spatial...] to the planes that kernels over windows process (kernels/window/window.h). Computes
+// sums over windows as a differentiable operation.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ enum class ImageLayout : bool { row_major, channels_last };
 /// The memory layout of images: channels-last only if they are dense in it.
 ImageLayout layout_of(const Tensor& x);
 
-/// The values in that layout, dense: x itself or a copy, not recorded.
+/// x in that layout, dense: x itself, or a copy that is not recorded.
 Tensor dense_in(ImageLayout layout, const Tensor& x);
 
 /// A new tensor [N, C, spatial...], uninitialized.
