@@ -37,7 +37,7 @@ Rows<T> head_of(const FusedOperand& x, std::int64_t n, std::int64_t h) {
           x.sizes[2] == 1 ? std::max<std::int64_t>(columns, 1) : x.strides[2], x.sizes[2], columns};
 }
 
-// c = alpha op(a) op(b) + beta c.
+// A factor of product(), which computes c = alpha op(a) op(b) + beta c.
 template <class T>
 struct Factor {
   const T* data;
@@ -93,7 +93,8 @@ struct Attention {
     return std::min(kKeys, end - key_at);
   }
 
-  // scores [rows, kKeys] of the queries from `row` and `columns` keys from `key_at`; masked scores are -infinity.
+  // Computes the scores [rows, kKeys] of `rows` queries from `row` on with `columns` keys from `key_at` on. Masked
+  // scores are -infinity.
   void scores(const Rows<T>& q, const Rows<T>& k, std::int64_t n, std::int64_t h, std::int64_t row, std::int64_t rows,
               std::int64_t key_at, std::int64_t columns, T* to) const {
     product<T>(rows, columns, q.columns, {q.at(row), q.pitch}, {k.at(key_at), k.pitch, true}, to, kKeys, op.scale, 0);
@@ -138,7 +139,7 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const s = scores + i * kKeys;
         const T most = greatest_of(s, columns, greatest[i]);
-        const T shift = most == a.kHidden ? T(0) : most;  // kHidden: all keys so far are masked
+        const T shift = most == a.kHidden ? T(0) : most;  // all keys so far are masked
         if (most != greatest[i] && key_at > 0) {
           const T factor = std::exp(greatest[i] - shift);
           sums[i] *= factor;
@@ -153,7 +154,8 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
   const FusedOperand& logsumexp = a.op.operands[5];
   T* const log_at = static_cast<T*>(logsumexp.data) + n * logsumexp.strides[0] + h * logsumexp.strides[1];
   for (std::int64_t i = 0; i < rows; ++i) {
-    // A query whose keys are all masked gives 0, and no gradient, because exp(-infinity - infinity) is 0.
+    // If all keys of a query are masked, its sum is 0, and so is its result. Its logsumexp is infinity, which makes its
+    // gradient 0, because exp(-infinity - infinity) is 0.
     const bool blind = sums[i] == 0;
     const T scale = blind ? T(0) : 1 / sums[i];
     for (std::int64_t c = 0; c < y.columns; ++c) y.at(row + i)[c] *= scale;

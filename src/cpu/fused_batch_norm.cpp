@@ -21,7 +21,7 @@ struct Extent {
   bool operator==(const Extent&) const = default;
   std::int64_t count() const { return outer * inner; }
   bool by_rows() const { return inner == 1; }
-  // The number of rows, or of images, that each partial sum adds.
+  // Sums are computed in chunks: chunk() is the number of rows (if inner is 1), or of images, in one partial sum.
   std::int64_t chunk() const { return by_rows() ? 256 : 1; }
   std::int64_t chunks() const { return (outer + chunk() - 1) / chunk(); }
   std::int64_t rows_of(std::int64_t piece) const { return std::min(chunk(), outer - piece * chunk()); }
@@ -47,7 +47,7 @@ struct Partial {
 
 constexpr std::int64_t kChannelsAtOnce = 256;  // channels whose sums stay in the first-level cache
 
-// Calls row(values of x, values of y, first channel, count) for the rows of a chunk, some channels at a time.
+// Calls body(row, count) for each row of a chunk; `row` points to the `count` elements of x from channel `from` on.
 template <class T, class Body>
 void rows_of_chunk(const Extent& e, std::int64_t chunk, std::int64_t from, std::int64_t count, const T* x,
                    const Body& body) {
@@ -61,7 +61,7 @@ T sum_of(std::int64_t count, const F& f) {
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + f(i); }, std::plus<>());
 }
 
-// Partial means of x, and partial sums of squared deviations from them.
+// Computes, for one chunk and each channel, the mean of x and the sum of squared deviations from this mean.
 template <class T>
 void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partial& partial) {
   double* const means = partial.first(chunk);
@@ -92,7 +92,7 @@ void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partia
   }
 }
 
-// Partial sums of g, and of g * (x - mean).
+// Computes, for one chunk and each channel, the sums of g and of g * (x - mean).
 template <class T>
 void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int64_t chunk, const Partial& partial) {
   double* const sums = partial.first(chunk);
@@ -164,7 +164,8 @@ void normalize_batch(const KernelContext& context, const FusedOp& op, const Exte
   vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) chunk_moments(e, x, chunk, partial);
   });
-  // Chan, Golub, LeVeque: "Algorithms for computing the sample variance", 1983.
+  // Joins the moments of the chunks, one after another. Chan, Golub, LeVeque: "Algorithms for computing the sample
+  // variance", 1983.
   for (std::int64_t chunk = 1; chunk < e.chunks(); ++chunk) {
     const double before = double(chunk * e.chunk() * e.inner), more = double(e.rows_of(chunk) * e.inner);
     const double share = more / (before + more);

@@ -1,6 +1,6 @@
-// All steps of an LSTM on the host. Sequences are independent, so each piece of the batch computes all steps by itself:
-// the threads synchronize once, and a step's result is in the cache for the next step. A row's result does not depend
-// on the division into pieces.
+// All time steps of an LSTM on the host. Sequences are independent, so a thread computes all time steps of its piece of
+// the batch: the threads synchronize once, and a time step's result is in the cache for the next one. A row's result
+// does not depend on the division into pieces.
 #include <algorithm>
 
 #include <lockstep/core/vectorized.h>
@@ -15,8 +15,9 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::int64_t kGates = 4;
-// A sequence of at least kParallelStep multiplications is divided between threads, by rows of the batch. If one step
-// has as many but the batch has fewer than kFewRows rows, the LSTM is declined: cores would be idle.
+// A sequence of at least kParallelStep multiplications is divided between threads, by rows of the batch. If a single
+// time step has that many multiplications but the batch has fewer than kFewRows rows, the LSTM is declined, because
+// cores would be idle.
 constexpr std::int64_t kParallelStep = std::int64_t(1) << 18, kFewRows = 8;
 
 // The sizes of an LSTM. All operands but the weight are [steps, batch, width] or [batch, width].

@@ -13,6 +13,7 @@ thread_local int depth = 0;  // the number of LibraryUse objects on this thread,
 thread_local bool ends_process = false;
 
 // exit() destroys this object after the static objects of the program, which were made later, and before the libraries.
+// So its destructor is the place to wait for calls of the libraries.
 struct End {
   ~End() {
     ends_process = true;

@@ -1,6 +1,6 @@
 // Delays the end of the process until calls of oneDNN and oneTBB have returned. exit() destroys these libraries on one
-// thread while other threads may still run. Before it does, it waits for the other threads' running calls; their new
-// calls block.
+// thread while other threads may still run. So exit() first waits until the running calls of the other threads have
+// returned; new calls of these threads block.
 #pragma once
 
 namespace lockstep::host {

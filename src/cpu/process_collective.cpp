@@ -146,7 +146,8 @@ void ProcessCollective::Sums::run() {
   for (std::size_t r = rounds - ahead; r < rounds; ++r) end(r);
 }
 
-// Sends our ranks' parts of the other processes' pieces, and receives the other ranks' parts of our piece.
+// Starts the messages of round r. Sends to each other process, for the piece that it sums, the elements of our ranks.
+// Receives, for the piece that this process sums, the elements of the ranks of all other processes.
 void ProcessCollective::Sums::send_parts(std::size_t r) {
   Round& round = rounds_[r];
   const Span own = piece(r, all_.process_);
@@ -203,8 +204,8 @@ std::byte* ProcessCollective::Sums::incoming(std::size_t r, std::size_t rank) co
   return incoming_.get() + (r % kAhead * ranks_ + rank) * length_ * element_;
 }
 
-// Calls function(process, its first rank), starting with the next process, so that not all processes address the same
-// one.
+// Calls function(process, its first rank) for each other process, starting with the one after this process, so that the
+// processes do not all send to the same one at once.
 template <class Function>
 void ProcessCollective::Sums::for_others(const Function& function) const {
   std::size_t rank = all_.first_rank_ + all_.devices_[all_.process_];
@@ -227,7 +228,7 @@ void ProcessCollective::run() {
       return;
     case CollectiveKind::send_receive: return exchange();
     case CollectiveKind::barrier: {
-      std::uint64_t token = 0;  // the dtype does not matter
+      std::uint64_t token = 0;  // at least as large as an element of any dtype
       for (std::size_t p = 0; p < processes_; ++p) pass_on(&token, p, {&token}, 1);
       return;
     }
@@ -270,7 +271,8 @@ void ProcessCollective::reduce_scatter() {
   }
 }
 
-// Copies the owner's data to the targets of all processes, in a ring: each process forwards the data to the next.
+// Copies the data of process `owner` to the targets of all processes, in a ring: each process forwards the data to the
+// next process.
 void ProcessCollective::pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count) {
   if (count == 0) return;
   const std::size_t length = kPieceBytes / size_of(dtype_), pieces = (count + length - 1) / length;

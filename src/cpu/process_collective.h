@@ -1,11 +1,12 @@
-// One process's part of a collective of several processes, on host-readable memory. It moves bytes between processes,
-// and sums in rank order, so that sums have the same bits as in one process with all devices.
+// One process's part of a collective operation of several processes, on memory that the host can read. It moves bytes
+// between processes. It sums in rank order, so that the sums have the same bits as in one process with all devices.
 //
-// Each process sums one slice of the elements: it receives all ranks' parts of the slice, adds them in rank order, and
-// sends the sum to the others. All processes send and add at the same time. The latency of a sum is two messages for
-// any number of processes. With P processes of D ranks each, a process sends (D + 1) (P - 1) / P of the bytes. (With D
-// = 1 that is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
-// every slice in another order.) Small data go to every process, and each sums all of it: a latency of one message.
+// Each process sums one slice of the elements: it receives the slice from each rank of the other processes, adds the
+// slices of all ranks in rank order, and sends the sum to the other processes. All processes send and add at the same
+// time. The latency of a sum is two messages for any number of processes. With P processes of D ranks each, a process
+// sends (D + 1) (P - 1) / P of the bytes. (With D = 1 that is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J.
+// Parallel Distrib. Comput. 69 (2009), which adds every slice in another order.) If the data are small, every process
+// sends them to every other process, and each process sums all of them. Then the latency is that of one message.
 // docs/many-hosts.md has the costs.
 #pragma once
 

@@ -97,7 +97,7 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   for (std::size_t rank = 1; rank <= last; ++rank) {
     const A* const next = as_accumulators(at<T>(reduction.sources[rank], begin), wide, count);
     A* const to = rank == last ? result : sums;
-    // The operands are identical or do not overlap.
+    // Two operands are identical or do not overlap, so iterations are independent.
     LOCKSTEP_IVDEP
     for (std::size_t i = 0; i < count; ++i) to[i] = Op::combine(sum[i], next[i]);
     sum = to;

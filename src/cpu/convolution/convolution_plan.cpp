@@ -34,7 +34,7 @@ Convolution convolution_of(const FusedOp& op) {
   }
 }
 
-// Returns true for float32 with channels-last images and row-major weights.
+// Returns true if this file has a plan for the operands: float32, channels-last images, row-major weights.
 bool is_ours(const FusedOp& op, const Convolution& c) {
   const int rank = c.x.sizes.rank();
   if (rank < 3 || rank > 5) return false;
@@ -114,8 +114,8 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
   return piece;
 }
 
-// Returns the number of pieces. Each piece has enough work for a task, and enough pixels to outweigh the cost of
-// reading its weights or adding their gradients.
+// Returns the number of pieces into which the batch is divided. Each piece has enough work for a task, and enough
+// pixels to outweigh the cost of reading its weights or adding their gradients.
 std::int64_t pieces_of(const FusedOp& op, const Convolution& c) {
   constexpr std::int64_t kWork = std::int64_t(1) << 24, kMaxPieces = 64;
   const std::int64_t batch = c.x.sizes[0], pixels = c.y.sizes.elements() / (batch * c.y.sizes[1]);

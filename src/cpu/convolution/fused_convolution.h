@@ -20,7 +20,8 @@ struct ConvolutionParts {
   std::size_t bytes() const { return scratch_bytes * std::size_t(pieces) + weight_bytes * std::size_t(weights); }
 };
 
-/// The addresses of the first scratch and weight, aligned to 64 bytes, and the distance in bytes from each to the next.
+/// The room for a ConvolutionParts: the addresses of the first scratch and the first weight, aligned to 64 bytes, and
+/// the distances in bytes from one scratch to the next, and from one weight to the next.
 struct ConvolutionRoom {
   std::byte *scratch, *weights;
   std::size_t scratch_pitch, weight_pitch;

@@ -58,7 +58,7 @@ void PixelProduct::gather(const float* x, std::int64_t first, std::int64_t count
 }
 
 void PixelProduct::multiply(std::int64_t pixels, const float* x, const float* y, float* weight, double beta) const {
-  if (groups_ == channels_ && groups_ == out_channels_) {  // one number per channel: a vector holds several channels
+  if (groups_ == channels_ && groups_ == out_channels_) {  // depthwise: the loop over channels fills vectors
     if (beta == 0) std::fill_n(weight, channels_, 0.f);
     return vectorized([=, channels = channels_] {
       for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {

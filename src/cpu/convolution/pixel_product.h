@@ -25,8 +25,8 @@ class PixelProduct {
   std::int64_t scratch_elements() const { return gathers_ ? kPixels * channels_ : 0; }
 
  private:
-  static constexpr std::int64_t kPixels = 384;  // pixels gathered at a time: the terms in a block of a product
-  using Numbers = std::array<std::int64_t, 3>;  // per spatial dimension, the last at the end; others keep the default
+  static constexpr std::int64_t kPixels = 384;  // pixels gathered at a time: one block of terms of blocked_product()
+  using Numbers = std::array<std::int64_t, 3>;  // one per spatial dimension, right-aligned; the rest: defaults
 
   void gather(const float* x, std::int64_t first, std::int64_t count, float* to) const;
   void multiply(std::int64_t pixels, const float* x, const float* y, float* weight, double beta) const;

@@ -38,7 +38,8 @@ struct ProductPiece {
   MatrixDesc a, b, c, bias, scratch;
 };
 
-// The shape alone determines how the longer side is divided, so the bits do not depend on the number of threads.
+// The division of a product into pieces along its longer side. It depends on the shape alone, so the bits of the result
+// do not depend on the number of threads.
 struct ProductPlan {
   bool by_rows = true;
   std::int64_t size = 0, count = 1;  // rows or columns of a piece (the last piece may be smaller); number of pieces
@@ -77,7 +78,8 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
     plan->size = p.m * p.n * p.k < kDivided ? side : std::clamp<std::int64_t>((side / 4 + 31) / 32 * 32, 64, 512);
     plan->count = (side + plan->size - 1) / plan->size;
     const std::int64_t rest = side - (plan->count - 1) * plan->size;
-    // oneDNN 3.7 assumes that a matrix of a single row or column is dense, whatever its stride.
+    // oneDNN 3.7 assumes that a matrix of a single row or column is dense, whatever its stride. So such products are
+    // declined.
     if (rest == 1 || (plan->by_rows ? p.n : p.m) == 1) return nullptr;
     const auto make = [&](std::int64_t size) {
       return make_product_piece(p, plan->by_rows ? size : p.m, plan->by_rows ? p.n : size);

@@ -10,7 +10,8 @@
 namespace lockstep::host {
 namespace {
 
-// The bytes of a row of `a` that a block has. A panel of b with as many terms fits the second-level cache.
+// The bytes of one row of `a` in a block of terms. A panel of b with the same number of terms fits the second-level
+// cache.
 constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // rows of a that stay in the cache for all panels of a group
 constexpr std::int64_t kPanels = 6;  // panels per group; more if a block has fewer terms
@@ -126,7 +127,7 @@ void empty_product(const Matmul& p, T* c, const T* bias) {
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
   if (p.k == 0) return empty_product(p, c, bias);
-  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // a column is computed as a row: a vector holds several elements
+  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // computes a column as a row, to fill vectors
     Matmul row = p;
     row.m = 1;
     row.n = p.m;

@@ -1,4 +1,5 @@
-// One matrix product on one thread, blocked for its caches.
+// One matrix product on one thread. To use the caches, k is divided into blocks of terms, and the columns of b into
+// panels as wide as a tile (tiles.h).
 #pragma once
 
 #include "cpu/products/tiles.h"

@@ -1,4 +1,5 @@
-// Matrix products on the host, divided between cores (oneTBB). The division changes no bits: see blocked_product.h.
+// Matrix products on the host, divided between cores (oneTBB). The division does not change the bits of the result: see
+// blocked_product.h.
 #include <lockstep/runtime/threads.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
-// The division of one product into pieces of rows and columns.
+// The division of one product into pieces, each with some rows of a and some columns of b.
 struct Division {
   std::int64_t rows, columns;  // of a piece
   std::int64_t across;         // pieces from the left edge to the right
@@ -56,7 +57,8 @@ void run_piece(const Matmul& p, const Division& division, std::int64_t index, co
                      c + row * p.ldc + column, bias ? bias + column : nullptr);
 }
 
-// Joins products that share b, with their a and c one below the other, into one product.
+// Returns the batch as one product if all its products share b, and their matrices a and c lie one below the other;
+// else returns p unchanged.
 Matmul joined(Matmul p) {
   if (p.batch > 1 && p.stride_b == 0 && !p.transpose_a && p.stride_a == p.m * p.lda && p.stride_c == p.m * p.ldc) {
     p.m *= p.batch;

@@ -15,8 +15,8 @@ struct VectorOf {
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::Type;
 
-// Stores sums that are scaled, or of the few columns that do not fill a vector. Not inlined, so that the same
-// instructions round every element.
+// Stores sums that must be scaled, or the sums of the last columns if they do not fill a vector. Not inlined, so that
+// every element is rounded by the same instructions.
 template <class T>
 [[gnu::noinline]] void finish(const Tile<T>& tile, int rows, const T* sums, std::int64_t sums_row, T* c,
                               const T* before) {
@@ -105,7 +105,7 @@ template <class V, class Half, class T>
   using V = Vector<float, 8>;
   V rows[8];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)  // half rows i and i + 4 in one vector: the remaining steps stay within halves
+  for (int i = 0; i < 4; ++i)  // joins halves of rows i and i + 4, so that later shuffles stay in a half
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half)
       join<V, Vector<float, 4>>(rows[i + 4 * half], from + i * from_step + 4 * half,
@@ -152,7 +152,7 @@ template <class T, int kLanes, int kVectors>
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
       T* const row = to + l * kColumns;
-      if (columns <= kLanes / 2)  // fills the vector, or half of one, that is read last with zeros
+      if (columns <= kLanes / 2)  // zeros the last (half) vector that is read
         std::memset(row, 0, kLanes / 2 * sizeof(T));
       else if (columns < filled)
         std::memset(row + filled - kLanes, 0, kLanes * sizeof(T));
@@ -175,7 +175,8 @@ template <class T, int kLanes, int kVectors>
   fill(whole_k, k, 0);
 }
 
-// The numbers of rows and vectors of sums in a tile: as many as leave registers for the factors.
+// For processors without AVX2. A tile has kRows rows of kVectors vectors of sums: as many as leave registers for the
+// factors.
 template <class T>
 struct Plain {
   static constexpr int kLanes = 16 / sizeof(T);
@@ -219,7 +220,7 @@ constexpr TileKernels<T> kernels_of() {
   return {Kernels::kVectors * Kernels::kLanes, Kernels::kLanes, &Kernels::multiply, &Kernels::pack};
 }
 
-// Has no destructor: threads may compute while another one ends the process.
+// Has no destructor, because threads may still use the kernels while another thread ends the process.
 template <class T>
 struct Found {
   TileKernels<T> kernels[3];

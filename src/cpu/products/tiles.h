@@ -1,6 +1,6 @@
 // The innermost loops of matrix products: some rows of a times one panel of columns of b, with the processor's vector
-// instructions (AVX-512, AVX2, or neither, chosen at run time). An element's sum runs along k in order, so its bits
-// depend neither on the surrounding rows and columns nor on the layouts of a and b. Pure functions.
+// instructions (AVX-512, AVX2, or neither, chosen at run time). An element's sum runs along k in order, so the
+// element's bits depend neither on the surrounding rows and columns nor on the layouts of a and b. Pure functions.
 #pragma once
 
 #include <cstdint>
