@@ -50,7 +50,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
 }
 
 // Joins the masks of a call into one that broadcasts to [batch, heads, queries, keys]. Returns an undefined Tensor if
-// there is no mask, or only is_causal and not needs_causal.
+// the call has no mask, or if is_causal is its only mask and needs_causal is false.
 Tensor joined_mask(const AttentionCall& call, const Shape& scores, const Tensor& like, bool needs_causal) {
   const std::int64_t batch = scores[0], heads = scores[1], queries = scores[2], keys = scores[3];
   Tensor mask;
@@ -109,7 +109,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   }
 }
 
-// Projects query, key and value. Inputs that are the same tensor take one product together.
+// Projects query, key and value. If all three are the same tensor, or key and value are, one matrix product projects
+// them together.
 MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                           const Tensor& value) const {
   const std::int64_t width = embed_dim_ / heads_;

@@ -34,7 +34,7 @@ std::vector<double> normal_numbers(std::int64_t count) {
 }
 
 // Makes the columns of a tall matrix [rows, columns] orthonormal, in order, by two passes of modified Gram-Schmidt. The
-// diagonal of R is positive, so that the result is uniformly distributed (Mezzadri 2007).
+// diagonal of R in the decomposition A = QR is positive, so that Q is uniformly distributed (Mezzadri 2007).
 void make_orthonormal(std::vector<double>& a, std::int64_t rows, std::int64_t columns) {
   const auto at = [&](std::int64_t r, std::int64_t c) -> double& { return a[std::size_t(r * columns + c)]; };
   for (std::int64_t c = 0; c < columns; ++c) {
@@ -113,7 +113,7 @@ void trunc_normal_(Tensor& tensor, double mean, double standard_deviation, doubl
   check_floating_weight("trunc_normal_", tensor);
   if (!(low < high) || std::isinf(low) || std::isinf(high))
     throw InvalidArgument(text("[trunc_normal_] expected finite low < high, got ", low, " and ", high));
-  // Inverts the distribution function by bisection: any bounds take the same time.
+  // Inverts the distribution function by bisection, which, unlike rejection, takes the same time for any bounds.
   const auto below = [&](double x) { return std::erfc(-(x - mean) / standard_deviation / std::sqrt(2)) / 2; };
   const double first = below(low), last = below(high);
   std::vector<double> values = rand({tensor.numel()}, {.dtype = kFloat64}).to_vector<double>();

@@ -56,7 +56,7 @@ PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_so
   return packed;
 }
 
-// The batch index of the sequence at `place` in the packed order.
+// The batch index of the sequence at position `place` of the packed order (longest first).
 std::int64_t sequence_at(const PackedSequence& packed, std::int64_t place) {
   return packed.sorted_indices.empty() ? place : packed.sorted_indices[std::size_t(place)];
 }
@@ -83,7 +83,8 @@ Integers starts_of(const Integers& lengths) {
   return starts;
 }
 
-// Puts rows at their places in [steps, batch].
+// Returns [steps, batch, ...], or [batch, steps, ...] if batch_first, whose element i (flattened) is row places[i] of
+// `rows`, or the padding value if places[i] is the number of rows.
 Tensor laid_out(const Tensor& rows, const Integers& places, std::int64_t steps, std::int64_t batch,
                 const PadOptions& options) {
   Shape sizes = rows.sizes();
@@ -130,7 +131,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOption
   PaddedSequence padded;
   padded.lengths.assign(std::size_t(batch), 0);
   std::int64_t row = 0;
-  Integers places(std::size_t(steps * batch), packed.data.size(0));  // padding takes the row after the data
+  Integers places(std::size_t(steps * batch), packed.data.size(0));  // the index after the last row stands for padding
   for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
     const std::int64_t sequence = sequence_at(packed, place);
     ++padded.lengths[std::size_t(sequence)];

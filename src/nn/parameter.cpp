@@ -44,7 +44,7 @@ CopyTo::CopyTo(Device device, CopyAs as)
 CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
-  impl()->storage->checkpoint = 0;  // outlives the checkpointed function that may have made it
+  impl()->storage->checkpoint = 0;  // module state, even if a checkpointed function made it
   if (!requires_grad) return;
   check_trained("Parameter", value);
   require_gradient(*this);
@@ -96,7 +96,7 @@ void State::reset(const Tensor& value) {
   if (own.autograd) {
     auto& meta = static_cast<autograd::Meta&>(*own.autograd);
     autograd::clear_grad("reset", *this);
-    meta.accumulator.reset();  // the accumulator belongs to the former device
+    meta.accumulator.reset();  // the accumulator adds on the device that the parameter left
   }
 }
 

@@ -28,7 +28,7 @@ LSTMOptions common(const Options& o) {
 
 }  // namespace
 
-// The layout of rows: step by step, one row of each sequence that is longer than the step's index, in packed order.
+// The layout of rows: time step by time step, one row of each sequence that has this step, in packed order.
 struct RecurrentStack::Layout {
   std::vector<std::int64_t> sizes;  // rows of each step
   std::vector<std::int64_t> order;  // the batch index of each sequence in packed order; empty if it is the batch's
@@ -111,8 +111,8 @@ void RecurrentStack::check_state(const char* what, const Tensor& state, std::int
         text("[", name(), "] expected an initial ", what, " of shape ", expected, ", got ", state.sizes()));
 }
 
-// The mask depends only on the sequence's place in the whole batch and on the step: not on the number of devices, nor
-// on how the other sequences of its shard are sorted and padded.
+// Applies dropout. The mask of a row depends only on the place of its sequence in the whole batch and on the time step,
+// but not on the number of devices, nor on how the other sequences of the shard are sorted and padded.
 Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double p) {
   const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size()), width = data.size(1);
   const BatchDim second(1);

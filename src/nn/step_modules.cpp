@@ -14,7 +14,8 @@
 
 namespace lockstep::nn {
 
-/// The HostStatePart of all modules of a step. A root stands for itself and the modules below it.
+/// The modules that a captured step uses, as one HostStatePart. A root is a module that is watched together with all
+/// modules below it.
 class StepModules final : public HostStatePart {
  public:
   void add(const ModuleBase& module) {
@@ -28,7 +29,7 @@ class StepModules final : public HostStatePart {
   void begin() override {
     has_begun_ = true;
     drop_gone();
-    std::unordered_set<const ModuleBase*> covered;  // by a root in `kept`
+    std::unordered_set<const ModuleBase*> covered;  // the modules of the roots in `kept`
     std::vector<Root> kept;
     for (const Root& root : roots_) {
       if (covered.contains(root.module)) continue;
@@ -54,7 +55,7 @@ class StepModules final : public HostStatePart {
   }
 
  private:
-  // One hash for each kind of state.
+  // Hashes by which a change since the capture is noticed, one for each kind of state.
   struct StateHashes {
     std::uint64_t modes = 0, settings = 0, states = 0;
   };

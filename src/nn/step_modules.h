@@ -1,4 +1,5 @@
-// The modules that a captured step depends on (tensor/host_state.h): their modes, their settings, their tensors.
+// The modules that a captured step (a training step that is replayed as a CUDA graph) uses. Before each replay, their
+// modes, settings and tensors must be as they were at the capture (tensor/host_state.h).
 #pragma once
 
 #include <string>

@@ -38,10 +38,11 @@ std::optional<std::int64_t> batch_dim_of(const Tensor& x, bool batch_first) {
   return batch_first ? 0 : 1;
 }
 
-// A std::function made of an ActivationFunction would wrap it, and hide that it is relu.
+// Returns the base object. A std::function constructed from an ActivationFunction would wrap it, and activated() would
+// not see that it is relu.
 const std::function<Tensor(const Tensor&)>& function_of(const ActivationFunction& activation) { return activation; }
 
-// relu of a linear layer is one fused operation if nothing is recorded.
+// Returns activation(layer(x)). For relu, linear() fuses both into one operation if gradients are not recorded.
 Tensor activated(const Linear& layer, const std::function<Tensor(const Tensor&)>& activation, const Tensor& x) {
   const auto* const plain = activation.target<Tensor (*)(const Tensor&)>();
   if (!plain || *plain != &relu) return activation(layer.forward(x));

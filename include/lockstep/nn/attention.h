@@ -27,7 +27,7 @@ struct AttentionCall {
   /// [queries, keys] or [batch * heads, queries, keys]. A bool mask is true where a query does not attend to a key (the
   /// opposite of scaled_dot_product_attention); a mask of the query's dtype is added to the scores.
   Tensor attn_mask = {};
-  bool need_weights = true;          ///< If false, memory grows only linearly with the length.
+  bool need_weights = true;          ///< If false, returns no weights; memory grows linearly with the length.
   bool average_attn_weights = true;  ///< Averages the returned weights over the heads.
   bool is_causal = false;            ///< Query i attends to keys 0 to i. Ignored if attn_mask is given.
 };

@@ -15,7 +15,7 @@
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn::detail {
-LOCKSTEP_API Tensor no_models();  ///< Returns 0 as int64 [].
+LOCKSTEP_API Tensor no_models();  ///< The initial n_averaged: 0, an int64 tensor [].
 LOCKSTEP_API void update_averages(ModuleBase& averaged, Buffer& n_averaged, const ModuleBase& model,
                                   const std::function<Tensor(const Tensor&, const Tensor&, std::int64_t)>& function,
                                   bool use_buffers);

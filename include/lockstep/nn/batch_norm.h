@@ -13,7 +13,7 @@ struct BatchNormLayerOptions {
   double eps = 1e-5;
   double momentum = 0.1;            ///< Fraction of the running statistics that a training step replaces.
   bool affine = true;               ///< If true, the layer has a weight, initially 1, and a bias, initially 0.
-  bool track_running_stats = true;  ///< If false, evaluation normalizes by the batch too.
+  bool track_running_stats = true;  ///< If false, evaluation also uses the statistics of the batch.
   TensorOptions tensor = {};        ///< Device and dtype.
 };
 
@@ -25,7 +25,8 @@ using BatchNorm3dOptions = BatchNormLayerOptions;
 /// The state of batch norm layers, under PyTorch's names.
 class LOCKSTEP_API BatchNormState {
  public:
-  /// As given, or taken from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
+  /// The number of features, as given or taken from the first batch; -1 before that batch. To be read only: assigning
+  /// it changes no parameter.
   std::int64_t num_features = -1;
   /// [features]; nullopt if the layer is not affine.
   std::optional<Parameter> weight, bias;  // [features]
@@ -38,12 +39,12 @@ class LOCKSTEP_API BatchNormState {
   }
 
  protected:
-  /// The numbers of dimensions that x may have.
+  /// The least and the greatest number of dimensions that x may have.
   struct Ranks {
     int least, most;
   };
-  /// `sync` says how replicas reconcile the running statistics. Without `features`, the first batch sets the number.
-  /// Throws InvalidArgument for a negative number.
+  /// `sync`: how replicas reconcile the running statistics. If `features` is nullopt, the first batch sets the number
+  /// of features. Throws InvalidArgument for a negative number.
   BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
                  const BatchNormLayerOptions& options, BufferSync sync);
 
@@ -65,7 +66,8 @@ class LOCKSTEP_API BatchNormState {
 /// also takes [batch, features].
 ///
 /// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas
-/// that ran the layer with rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
+/// whose shard of the batch has rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole
+/// batch.
 template <int kDims>
 class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
   static constexpr const char* kNames[] = {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"};

@@ -45,8 +45,8 @@ using Conv3dOptions = ConvLayerOptions;
 
 struct ConvTransposeLayerOptions {
   PerDimension stride = 1;
-  PerDimension padding = 0;         ///< Cut off from the result at both ends of a dimension.
-  PerDimension output_padding = 0;  ///< Added to the end; less than the stride or the dilation.
+  PerDimension padding = 0;         ///< Elements to cut off at both ends of each dimension of the result.
+  PerDimension output_padding = 0;  ///< Elements to add at the end of each; less than the stride or the dilation.
   std::int64_t groups = 1;
   bool bias = true;
   PerDimension dilation = 1;
@@ -61,7 +61,8 @@ using ConvTranspose3dOptions = ConvTransposeLayerOptions;
 /// The state of convolution layers. Weight and bias start uniform in +-1/sqrt(fan in).
 class LOCKSTEP_API ConvState {
  public:
-  /// As given, or taken from the first batch (-1 before it). Read-only in effect: a change here changes no parameter.
+  /// The numbers of channels. in_channels is as given, or taken from the first batch (-1 before that batch). To be read
+  /// only: assigning them changes no parameter.
   std::int64_t in_channels = -1, out_channels;
   Parameter weight;               // [out, in / groups, kernel...]; of a transpose [in, out / groups, kernel...]
   std::optional<Parameter> bias;  // [out]

@@ -1,6 +1,7 @@
 // Initial values of parameters, set in place and not recorded: nn::init::kaiming_normal_(layer.weight). All but
-// constant_() throw DTypeError unless the dtype is floating. The fan of a weight [out, in, ...] is in, or out, times
-// the sizes of the dimensions after the first two; a weight with fewer than two dimensions throws ShapeError.
+// constant_() throw DTypeError unless the dtype is floating. The fan_in (fan_out) of a weight [out, in, ...] is `in`
+// (`out`) times the product of the sizes of its other dimensions; a weight with fewer than two dimensions throws
+// ShapeError.
 #pragma once
 
 #include <cstdint>
@@ -62,12 +63,13 @@ LOCKSTEP_API void trunc_normal_(Tensor& tensor, double mean = 0, double standard
 
 /// Sets a matrix to the identity. Throws ShapeError for other ranks.
 LOCKSTEP_API void eye_(Tensor& matrix);
-/// Sets a convolution's weight [out, in, ...] of 3 to 5 dimensions to the identity: the kernel from channel i to
-/// output i is 1 in its middle, all else is 0. Each of the `groups` parts of the outputs is an identity. Throws
-/// ShapeError or InvalidArgument.
+/// Sets a convolution's weight [out, in, ...] of 3 to 5 dimensions to the identity: the kernel from channel i to output
+/// i is 1 in its middle, all else is 0. If `groups` > 1, each group of outputs is initialized so. Throws ShapeError or
+/// InvalidArgument.
 LOCKSTEP_API void dirac_(Tensor& weight, std::int64_t groups = 1);
-/// Sets the weight to gain times a matrix with orthonormal rows, or with orthonormal columns if it has fewer columns;
-/// dimensions after the first count as one. Computed on the CPU (Saxe, McClelland, Ganguli 2013).
+/// Sets the weight to gain times a matrix with orthonormal rows, or with orthonormal columns if it has fewer columns; a
+/// weight of more than two dimensions is treated as a matrix whose rows are its slices along dimension 0. Computed on
+/// the CPU (Saxe, McClelland, Ganguli 2013).
 LOCKSTEP_API void orthogonal_(Tensor& weight, double gain = 1);
 /// Draws from a normal distribution and zeroes the fraction `sparsity` of each column (Martens 2010). Throws ShapeError
 /// unless `matrix` has two dimensions, InvalidArgument unless 0 <= sparsity <= 1.

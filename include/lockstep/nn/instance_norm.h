@@ -11,7 +11,7 @@ struct InstanceNormLayerOptions {
   double eps = 1e-5;
   double momentum = 0.1;             ///< Fraction of the running statistics that a training step replaces.
   bool affine = false;               ///< If true, the layer has a weight, initially 1, and a bias, initially 0.
-  bool track_running_stats = false;  ///< If false, evaluation normalizes by the image too.
+  bool track_running_stats = false;  ///< If false, evaluation also uses the statistics of each image.
   TensorOptions tensor = {};         ///< Device and dtype.
 };
 

@@ -80,8 +80,8 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
 
   auto members() { return nn::members("weight", weight, "padding_idx", padding_idx_); }
   void pretty_print(std::ostream& out) const override;
-  /// If max_norm is set, changes the weight, and throws InvalidArgument in a replica, since replicas look up different
-  /// rows.
+  /// If max_norm is set, forward() changes the weight. It then throws InvalidArgument in a replica: replicas look up
+  /// different rows, so their weights would differ.
   Tensor forward(const Tensor& index) const;
 
  private:
@@ -102,7 +102,7 @@ class LOCKSTEP_API Dropout : public Module<Dropout> {
   Tensor forward(const Tensor& x) const;
 };
 
-/// [batch, a, b, ...] -> [batch, a * b * ...]. If a range of dimensions is given, joins these.
+/// [batch, a, b, ...] -> [batch, a * b * ...]. If a range of dimensions is given, joins those instead.
 class LOCKSTEP_API Flatten : public Module<Flatten> {
  public:
   explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}

@@ -27,8 +27,8 @@ struct PlainLoss : Module<Self> {
   }
 };
 
-/// A loss with a tensor among its options. The loss keeps this tensor as the buffer `weight`; nullopt if it is
-/// undefined.
+/// A loss with a tensor among its options. The loss keeps this tensor as the buffer `weight`, which is nullopt if the
+/// tensor is undefined.
 template <class Self, class Options, auto kFunction>
 class WeightedLoss : public Module<Self> {
  public:
@@ -100,7 +100,7 @@ struct LOCKSTEP_API CTCLoss : detail::PlainLoss<CTCLoss, CtcLossOptions, ctc_los
   using PlainLoss::PlainLoss;
 };
 
-/// Takes logits. mean() returns the mean with its weight, for means over several batches.
+/// Takes logits. mean() returns a mean and its weight, from which the mean over several batches can be computed.
 struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, CrossEntropyOptions, cross_entropy> {
   using WeightedLoss::WeightedLoss;
   /// Calls mean_cross_entropy().
@@ -108,7 +108,8 @@ struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, Cr
     return mean_cross_entropy(input, target, options());
   }
 };
-/// Takes logarithms of probabilities. mean() returns the mean with its weight, for means over several batches.
+/// Takes logarithms of probabilities. mean() returns a mean and its weight, from which the mean over several batches
+/// can be computed.
 struct LOCKSTEP_API NLLLoss : detail::WeightedLoss<NLLLoss, NllLossOptions, nll_loss> {
   using WeightedLoss::WeightedLoss;
   /// Calls mean_nll_loss().

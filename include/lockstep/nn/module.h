@@ -82,7 +82,8 @@ class LOCKSTEP_API ModuleBase {
     return dynamic_cast<M*>(this);
   }
 
-  /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
+  /// Handles to the parameters. Throws InvalidArgument if one has no shape yet, because its module is lazy and has had
+  /// no batch.
   std::vector<Tensor> parameters() const;
   std::vector<StateDict::Entry> named_parameters() const;  ///< parameters() with their state-dict keys.
   std::int64_t num_parameters() const;                     ///< Number of elements, without lazy parameters.
@@ -108,7 +109,7 @@ class LOCKSTEP_API ModuleBase {
   void train(bool on = true);    ///< Sets the mode of this module and all below it.
   void eval() { train(false); }  ///< Evaluation mode: no dropout; BatchNorm uses its running statistics.
   bool is_training() const;      ///< The mode of this module.
-  /// True if it was moved from. Calls of such a module, and of functions for its parameters and state, throw
+  /// True if this module was moved from. Calls of such a module, and of functions for its parameters and state, throw
   /// InvalidArgument.
   bool is_moved_from() const noexcept { return moved_from_.value; }
   void set_mode(bool training) noexcept { training_ = training; }  ///< Sets the mode of this module alone.
@@ -165,12 +166,12 @@ class LOCKSTEP_API ForwardObserver {
 };
 /// Returns the observer of this call, or null. If this thread runs a step that is or will be captured
 /// (train/captured_step.h), notes that the step uses the module: after a change of the module's mode, settings or
-/// tensors, the step runs eagerly instead of being launched.
+/// tensors, the step runs eagerly instead of launching its CUDA graph.
 LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn
 
-/// A module is not a structure: it visits its own members.
+/// Code that walks the parts of structures takes a module as one piece, because a module visits its own members.
 template <std::derived_from<lockstep::nn::ModuleBase> M>
 inline constexpr bool lockstep::kIsPiece<M> = true;
 
@@ -254,7 +255,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor);
 
 }  // namespace detail
 
-/// False for a module that derives from another module: it would run, and be visited, as its base.
+/// False for a module that derives from another module: its base's forward() and members() would be used.
 template <class T>
 concept IsMostDerived = !requires(const T& module) {
   detail::self_of(module);
@@ -310,7 +311,7 @@ class Module : public ModuleBase {
     return call_forward(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), call);
   }
 
-  /// Does not compile: a call may change the module.
+  /// Does not compile: a const module cannot be called, because a call may change it.
   template <class... Arguments>
   auto operator()(Arguments&&...) const {
     static_assert(
@@ -344,7 +345,8 @@ class Module : public ModuleBase {
 
   /// Visits the members().
   void visit(const Path& path, Visitor& visitor) override {
-    // Copying a parameter, or a module that has some, allocates and may throw.
+    // Copying a parameter allocates and may throw. So a module whose copy cannot throw holds no parameters, and needs
+    // no members().
     static_assert(
         HasMembers<Self> || std::is_nothrow_copy_constructible_v<Self> || detail::WalksItself<Self>,
         "a module that may hold parameters needs a public members(), or they would be neither trained nor saved: "

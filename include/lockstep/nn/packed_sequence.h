@@ -20,7 +20,7 @@ namespace lockstep::nn {
 /// sequences, and pack them in forward().)
 struct PackedSequence {
   Tensor data;                                 ///< [the sum of all lengths, ...].
-  std::vector<std::int64_t> batch_sizes;       ///< batch_sizes[i]: number of sequences longer than i.
+  std::vector<std::int64_t> batch_sizes;       ///< batch_sizes[i]: number of sequences of more than i rows.
   std::vector<std::int64_t> sorted_indices;    ///< The batch index of each packed sequence; empty if not sorted.
   std::vector<std::int64_t> unsorted_indices;  ///< The inverse permutation; empty if not sorted.
 };
@@ -30,8 +30,9 @@ struct PackOptions {
   bool enforce_sorted = true;  ///< True: throws InvalidArgument if lengths increase. False: sorts the sequences.
 };
 
-/// An empty batch becomes one step without rows. Throws InvalidArgument for lengths below 1, and ShapeError unless
-/// there is one length for each sequence, and none is above the number of steps of x.
+/// Packs the sequences of x without their padding. An empty batch becomes one step without rows. Throws InvalidArgument
+/// for lengths below 1, and ShapeError unless there is one length for each sequence, and none is above the number of
+/// steps of x.
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                  const PackOptions& options = {});
 
@@ -52,7 +53,7 @@ struct PaddedSequence {
   std::vector<std::int64_t> lengths;  ///< Length of each sequence.
 };
 
-/// Throws InvalidArgument for a total_length below the longest sequence's length.
+/// Pads packed sequences to one length. Throws InvalidArgument for a total_length below the longest sequence's length.
 LOCKSTEP_API PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOptions& options = {});
 
 /// Packs or pads sequences [length, ...], whose other sizes are equal. Throws InvalidArgument for no sequence or an

@@ -43,7 +43,7 @@ struct ParameterOptions {
 /// A tensor that training changes: requires a gradient by default.
 class LOCKSTEP_API Parameter : public State {
  public:
-  Parameter() = default;  ///< Undefined, as in a lazy module before its first batch.
+  Parameter() = default;  ///< An undefined parameter, as in a lazy module before its first batch.
   /// Throws DTypeError for a trained parameter that is not floating: full({1}, 2) has integers.
   explicit Parameter(const Tensor& value, const ParameterOptions& options = {}) : State(value, options.requires_grad) {}
   LOCKSTEP_COPIED_IF_ASKED(Parameter);
@@ -60,9 +60,9 @@ class LOCKSTEP_API Parameter : public State {
 
 /// How replicas reconcile a buffer that they change in a pass.
 enum class BufferSync : std::uint8_t {
-  primary,  ///< All replicas get the value of the first process's primary; other changes are lost.
-  mean,     ///< All replicas get the mean over those that changed it and had rows. Floating dtypes only.
-  equal,    ///< All replicas that changed it have computed equal values. The others copy the first of these.
+  primary,  ///< All replicas get the value of the first replica of the first process; other changes are lost.
+  mean,     ///< All get the mean over the replicas that changed it and had rows. Floating dtypes only.
+  equal,    ///< All replicas that changed it have equal values, which the other replicas copy.
 };
 
 struct BufferOptions {
@@ -78,7 +78,7 @@ class LOCKSTEP_API Buffer : public State {
   Buffer(const Tensor& value, const BufferOptions& options)
       : State(value, false), sync_(options.sync), persistent_(options.persistent) {}
   LOCKSTEP_COPIED_IF_ASKED(Buffer);
-  /// Undefined, as in a lazy module before its first batch.
+  /// Returns an undefined buffer, as in a lazy module before its first batch.
   static Buffer lazy(BufferSync sync) {
     Buffer buffer;
     buffer.sync_ = sync;

@@ -89,10 +89,10 @@ struct PackedLSTMOutput {
 /// The parameters of one layer in one direction.
 struct RecurrentWeights {
   Parameter weight_ih, weight_hh;                        ///< The weights of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Nullopt without bias, without proj_size.
+  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Nullopt if bias is false (weight_hr: if proj_size is 0).
 };
 
-/// The common part of RNN, LSTM and GRU.
+/// The layers and parameters of an RNN, LSTM or GRU, and the computation over a whole sequence.
 class LOCKSTEP_API RecurrentStack {
  public:
   /// The construction arguments of a stack.
@@ -121,12 +121,12 @@ class LOCKSTEP_API RecurrentStack {
   const char* name() const;
 
   Settings settings_;
-  std::vector<RecurrentWeights> weights_;  // layer by layer, both directions
+  std::vector<RecurrentWeights> weights_;  // by layer and, within a layer, by direction
 };
 
 namespace detail {
 
-/// A layer that holds a stack.
+/// The base of RNN, LSTM and GRU: a module that holds a RecurrentStack.
 template <class Self>
 class RecurrentLayer : public Module<Self> {
  public:
@@ -144,8 +144,8 @@ class RecurrentLayer : public Module<Self> {
 
 }  // namespace detail
 
-/// x may be a Tensor or a PackedSequence; shapes are described above. Throws ShapeError, DTypeError and DeviceMismatch
-/// naming the layer.
+/// forward() takes x as a Tensor or a PackedSequence; the top of this file describes shapes. Throws ShapeError,
+/// DTypeError and DeviceMismatch naming the layer.
 class LOCKSTEP_API RNN : public detail::RecurrentLayer<RNN> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});

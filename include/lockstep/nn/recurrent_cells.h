@@ -30,7 +30,8 @@ class LOCKSTEP_API CellParameters {
   }
 
  protected:
-  /// gates: rows of the weights, in units of hidden_size. Throws InvalidArgument naming the cell for sizes below 1.
+  /// gates: the number of gates; the weights have gates * hidden_size rows. Throws InvalidArgument naming the cell for
+  /// sizes below 1.
   CellParameters(const char* cell, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
                  const CellOptions& options);
 };
@@ -54,7 +55,7 @@ class LOCKSTEP_API GRUCell : public Module<GRUCell>, public CellParameters {
   Tensor forward(const Tensor& x, const Tensor& h = {}) const;
 };
 
-/// state = cell(x, state), where the state is h and c.
+/// Computes the next state from x and the state: state = cell(x, state). A state is h and c.
 class LOCKSTEP_API LSTMCell : public Module<LSTMCell>, public CellParameters {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});

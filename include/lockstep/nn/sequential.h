@@ -14,9 +14,9 @@
 
 namespace lockstep::nn {
 
-/// Owns a module of any type with forward(Tensor) -> Tensor; pass std::move(module) or copy(module). A value: copying
-/// copies the module; assigning a module of the same type assigns its values, so that handles to the parameters stay
-/// valid. A moved-from AnyModule throws InvalidArgument.
+/// Owns a module of any type with forward(Tensor) -> Tensor; pass std::move(module) or copy(module). A value type:
+/// copying it copies the module; assigning a module of the same type assigns its values, so that handles to the
+/// parameters stay valid. A moved-from AnyModule throws InvalidArgument.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
   /// Takes ownership of the module.

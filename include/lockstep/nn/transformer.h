@@ -37,7 +37,8 @@ struct EncoderCall {
   bool is_causal = false;                           ///< True: src_mask is causal.
 };
 
-/// Self-attention, then two linear layers; each part's output is added to its input and normalized.
+/// Two parts: self-attention, and two linear layers (feed-forward). Each part's output is added to its input and
+/// normalized.
 class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLayer> {
  public:
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
@@ -46,7 +47,7 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   MultiheadAttention self_attn;         ///< Self-attention over src.
   Linear linear1, linear2;              ///< The feed-forward part.
   LayerNorm norm1, norm2;               ///< One for each part.
-  Dropout dropout, dropout1, dropout2;  ///< `dropout` is in the feed-forward part, dropout1 and 2 follow the parts.
+  Dropout dropout, dropout1, dropout2;  ///< `dropout` follows the activation, dropout1 and 2 follow the parts.
 
   auto members() {
     return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
@@ -70,7 +71,8 @@ struct DecoderCall {
   bool tgt_is_causal = false, memory_is_causal = false;  ///< True: that mask is causal.
 };
 
-/// Self-attention, attention to the encoder's output, then two linear layers.
+/// Three parts, each as in TransformerEncoderLayer: self-attention, attention to the encoder's output, and two linear
+/// layers.
 class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
  public:
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
@@ -79,7 +81,7 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   MultiheadAttention self_attn, multihead_attn;   ///< Attention to tgt, and to memory.
   Linear linear1, linear2;                        ///< The feed-forward part.
   LayerNorm norm1, norm2, norm3;                  ///< One for each part.
-  Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` is in the feed-forward part, 1 to 3 follow the parts.
+  Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` follows the activation, 1 to 3 follow the parts.
 
   auto members() {
     return nn::members("self_attn", self_attn, "multihead_attn", multihead_attn, "linear1", linear1, "dropout", dropout,

@@ -100,7 +100,7 @@ struct SpectralNormOptions {
 };
 
 /// A layer whose weight is divided by its largest singular value, tracked by power iteration (Miyato et al. 2018). All
-/// replicas of a module compute the same iterations.
+/// replicas of a module run the same iterations, from equal u and v, so their u and v stay equal.
 template <class Layer>
 class SpectralNorm : public Module<SpectralNorm<Layer>> {
  public:
