@@ -60,7 +60,7 @@ void Optimizer::replay(const CapturedOptimizerStep& captured) {
 }
 
 /// Checks that an optimizer is as it was before the captured step: it exists, its state is in the same memory and at
-/// the same steps, and its options need the same kernels.
+/// the same steps, and its options lead to the same kernels.
 class Optimizer::StepState final : public HostStatePart {
  public:
   explicit StepState(Optimizer& optimizer) : optimizer_(&optimizer), lifetime_(optimizer.impl_) {}
@@ -117,7 +117,7 @@ class Optimizer::StepState final : public HostStatePart {
   bool have_same_kernels(const CapturedBatch& captured) const try {
     optimizer_->check_options(captured.group);
     return captured.rules->matches_capture([&] { optimizer_->update(captured.group, captured.batch); });
-  } catch (const InvalidArgument&) {  // the step itself will throw it
+  } catch (const InvalidArgument&) {  // the step, which then runs eagerly, throws it again
     return false;
   }
 

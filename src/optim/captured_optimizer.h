@@ -1,4 +1,5 @@
-// An optimizer's part of a captured step: the rules of its updates, which each replay sends anew.
+// An optimizer's part of a captured step (a training step that is replayed as a CUDA graph): the rules of its updates,
+// which hold the learning rate and step count, so that each replay sends them anew.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class CapturedRules final : public CapturedRule {
 
   void end_capture() { values_ = nullptr; }
   bool is_empty() const noexcept { return rules_.empty(); }
-  /// Calls `update` without sending rules. Returns true if it puts rules for the kernels that were captured.
+  /// Calls `update` without sending rules. Returns true if `update` puts rules for exactly the kernels that were
+  /// captured.
   template <class Update>
   bool matches_capture(const Update& update) {
     begin(true);

@@ -77,12 +77,12 @@ struct Clamp {
   }
 };
 
-// The gradients of replica k of all parameters that have a replica k with a gradient. Each set computes the whole norm
-// on one device, its home. It adds one part for each gradient, or for each shard of a sharded gradient. All sets add
-// the parts in the same order, so all get the same bits.
+// Set k has the gradients of replica k of all parameters that have a replica k with a gradient. Each set computes the
+// whole norm on one device, its home, as the sum of parts: one partial sum for each gradient, or for each shard of a
+// sharded gradient. All sets add the parts in the same order, so all get the same bits.
 struct GradientSet {
   std::vector<Tensor> gradients;
-  std::vector<std::size_t> indices;  // of the gradients' parts, ascending
+  std::vector<std::size_t> indices;  // for each gradient, the index of its part; ascending
   std::vector<Tensor> parts;  // a tensor on each device of the set: CompensatedSums by index, [count, 2], float64
 
   // A range of parts that all processes have exchanged: parts [first, first + count) are all in the tensor in which
@@ -128,10 +128,10 @@ struct GradientSet {
   }
 };
 
-// A model that is sharded over several processes. The parts of its norm are in the order of the ranks.
+// A model that is sharded over several processes. The parts of its shards are in the order of the ranks.
 struct DividedModel {
   autograd::ReplicatedParameter* any;       // one of its parameters
-  std::vector<std::vector<Tensor>> shards;  // of the gradients, for each set
+  std::vector<std::vector<Tensor>> shards;  // for each set, its shards of the gradients
   std::size_t first = 0;                    // the index of its first part
 
   std::size_t each() const { return shards[0].size(); }
@@ -179,7 +179,7 @@ std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::
   return sets;
 }
 
-// Sends each set the parts of the model's other ranks.
+// All-gathers the parts of the model's shards: afterwards each set of this process has the parts of all ranks.
 void gather(const DividedModel& model, std::span<GradientSet> sets) {
   std::vector<Tensor> own, parts;
   for (std::size_t k = 0; k < model.shards.size(); ++k) {
@@ -204,7 +204,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
   }
   const auto count = std::int64_t(sources.size());
   Tensor parts;
-  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // each round copies neighbouring parts of one source
+  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // each round copies a run of parts of one source
     const Tensor& source = *sources[std::size_t(from)];
     while (to < count && sources[std::size_t(to)] == &source) ++to;
     if (to - from == count && source.impl()->storage->device == set.home) return source;

@@ -6,7 +6,7 @@
 namespace lockstep::optim {
 namespace {
 
-// This process's shards, concatenated, on the host.
+// Returns this process's shards of the slot, concatenated, on the host.
 Tensor own_shards(const ParameterState& state, std::size_t slot, std::int64_t elements) {
   Tensor all = make_tensor(device_state(Device()), {elements}, state.any(slot).dtype());
   std::int64_t at = 0;

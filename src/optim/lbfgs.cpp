@@ -131,7 +131,7 @@ Tensor LBFGS::direction(const Tensor& gradient) {
   return q;
 }
 
-// A line search along a direction from the parameters' present point. Restores the parameters.
+// A line search along a direction, from the present values of the parameters, which it restores at its end.
 class LBFGS::Search {
  public:
   Search(LBFGS& optimizer, const Closure& closure, const Tensor& direction)
@@ -145,7 +145,7 @@ class LBFGS::Search {
     const auto falls_short = [&](const Point& at) { return at.loss > start.loss + kDecrease * at.t * start.slope; };
     const auto is_flat = [&](const Point& at) { return std::abs(at.slope) <= -kCurvature * start.slope; };
 
-    // Find a bracket around such a point.
+    // Find a bracket: two points between which a point meets the conditions.
     Point before = start, now = at(first);
     Point bracket[2];
     std::int64_t iteration = 0;
@@ -170,7 +170,7 @@ class LBFGS::Search {
       if ((last - least) * length < kSmallest) break;
       double t = between(bracket[0], bracket[1], least, last);
       const double margin = 0.1 * (last - least);
-      if (std::min(last - t, t - least) < margin) {  // too close to an end of the bracket
+      if (std::min(last - t, t - least) < margin) {  // the cubic gives a point too close to an end of the bracket
         if (slow || t >= last || t <= least) {
           t = std::abs(t - last) < std::abs(t - least) ? last - margin : least + margin;
           slow = false;
@@ -252,7 +252,7 @@ Tensor LBFGS::step(const Closure& closure) {
       move(s.t, s.d);
     } else {
       move(s.t, s.d);
-      if (iteration == o.max_iter) break;  // the next step computes the loss
+      if (iteration == o.max_iter) break;  // the next step() begins with a call of the closure
       loss = evaluate(closure);
       gradient = flat_gradient();
     }

@@ -25,7 +25,7 @@ struct NAdamRule {
   }
 };
 
-// mu_product is rounded to float32 as in PyTorch, so that runs agree to the last bit.
+// The momentum of a step.
 double mu(const NAdamOptions& o, double step) {
   return o.betas[0] * (1 - 0.5 * std::pow(0.96, step * o.momentum_decay));
 }
@@ -41,6 +41,7 @@ void NAdamOptions::check() const {
 std::vector<Slot> NAdam::slots(std::size_t) const { return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}}; }
 
 double NAdam::next_scalar_state(std::size_t group, double step, double before) const {
+  // mu_product is rounded to float32 as in PyTorch, so that both give the same bits.
   return float(before) * float(mu(options(group), step));
 }
 

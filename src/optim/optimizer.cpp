@@ -30,7 +30,7 @@ struct ParameterUpdate {
   std::vector<Tensor> gradients;  // each replica's shard
 };
 
-// Returns the batch with this key, or a new one.
+// Returns the batch for this device, dtype, step count, scalar state and new slots; makes it if there is none.
 Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, const ParameterState& state,
                  unsigned new_slots) {
   for (Batch& batch : batches)
@@ -152,7 +152,8 @@ void Optimizer::step() try {
     for (Batch& batch : batches) {
       if (values) {
         CapturedBatch& own = captured->batches.emplace_back(capture_batch(*values, g, batch));
-        for (const ParameterUpdate& u : updates[g]) {  // not others, without a gradient, that may be at the same step
+        // Looks only at parameters that step: one without a gradient may have the batch's step count too.
+        for (const ParameterUpdate& u : updates[g]) {
           const ParameterState& state = groups[g].states[u.index];
           if (double(state.step) == batch.step && state.scalar_state == batch.scalar_state)
             own.parameters.push_back(u.index);
@@ -239,7 +240,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       for (std::size_t k = 0; k < replica_count(parameter); ++k) {
         const Tensor* const gradient = gradient_of(replica(parameter, k));
         if (!gradient) continue;
-        if (overlaps_itself(*gradient->impl()))  // an expanded gradient that the user has set
+        if (overlaps_itself(*gradient->impl()))  // an expanded gradient of the user cannot be zeroed in place
           autograd::make_meta(replica(parameter, k)).grad = zeros_like(gradient->detach());
         else if (gradient->is_contiguous())
           dense.push_back(*gradient);

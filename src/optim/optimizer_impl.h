@@ -44,7 +44,7 @@ struct Optimizer::Impl {
   std::vector<ParameterGroup> groups = {};
   bool has_seen_gradient = false;  ///< True once a parameter had a gradient at a step() or zero_grad().
   bool is_compared = false;        ///< True once the processes of the models have compared settings.
-  bool is_logged = false;          ///< True once the call logs have the parameters and their step counts.
+  bool is_logged = false;          ///< True once the parameters and their step counts are in the call logs.
 };
 
 /// A request for a new state tensor.
@@ -57,27 +57,29 @@ struct SlotRequest {
 };
 
 /// Makes state tensors, filled with their initial values: one array for each device, dtype and slot, in the order of
-/// the parameters in memory, so that neighbours stay neighbours.
+/// the parameters in memory, so that the state of neighbouring parameters is contiguous too.
 void make_slots(std::vector<SlotRequest> requests);
 
 /// Copies elements `shard` of a slot to `to`, from the replicas of this process that have them.
 void collect_slot(const Tensor& to, ShardRange shard, const ParameterState& from, std::size_t slot);
 
-/// Joins slots whose shards are in several processes. All processes must call it for the same slots in the same order.
+/// Joins slots whose shards are in several processes. get() is a collective operation: all processes must call it, for
+/// the same slots in the same order.
 class GatheredSlots {
  public:
-  /// The whole slot, flat, on the host. Throws CollectiveError.
+  /// Returns the whole slot, flat, on the host; valid until the next get(). Throws CollectiveError.
   const Tensor& get(const ParameterState& state, std::size_t slot);
 
  private:
   std::shared_ptr<Transport> transport_;
-  std::optional<Communicator> communicator_;  // of the processes' CPUs
+  std::optional<Communicator> communicator_;  // connects the CPUs of the processes
   const ParameterState* state_ = nullptr;     // the argument of the last get()
   std::size_t slot_ = 0;
   Tensor whole_;
 };
 
-/// Moves state to where its parameters are: makes new state, copies state to new replicas, or changes its sharding.
+/// Makes each replica of a parameter have the state of its shard: makes new state, copies state to new replicas, or
+/// changes its sharding.
 class StateMove {
  public:
   /// Requests each used slot in each replica of the parameter, with the replica's shard and the right dtype.

@@ -64,7 +64,7 @@ class OptionBackup {
 
 Tensor flat(const Tensor& tensor) { return part(tensor, {0, tensor.numel()}); }
 
-// A parameter's state as a state dict has it.
+// The state of a parameter that was read from a state dict, before it is installed.
 struct Given {
   ParameterState state;
   std::array<const Tensor*, kMaxSlots> slots = {};
@@ -81,7 +81,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
   if (scalar_state_name) reader.number(state_key(index, scalar_state_name), given.state.scalar_state);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
-    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // the next step makes it
+    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // may be missing: the next step makes it
     given.slots[s] = reader.tensor(key, parameter.sizes());
     if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
       reader.problem("key \"", key, "\" has dtype ", given.slots[s]->dtype(), ", expected a floating dtype");
@@ -102,8 +102,8 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
   }
 }
 
-// A slot with the shards of all replicas of all processes. If it is sharded, it is joined on the CPU, because devices
-// may have no room for it.
+// Returns the whole slot of a parameter. If replicas or processes have only shards of it, joins these on the CPU,
+// because devices may have no room for the whole slot.
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
   const ShardRange all{0, parameter.numel()};

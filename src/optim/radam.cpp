@@ -9,8 +9,8 @@ namespace {
 
 struct RAdamRule {
   double beta1, beta2, take1, take2;
-  double step_size;  // the factor of the mean, with the rectification if `rectified`
-  bool rectified;    // true: the step is divided by the root of the mean square
+  double step_size;  // the factor of the mean gradient; if `rectified`, includes the rectification term
+  bool rectified;    // true: divides the step by the root of the mean square
   double eps;
   double shrink;  // the parameter is multiplied by it: decoupled weight decay
   Direction direction;

@@ -1,5 +1,6 @@
 // The replicas of a parameter, for optimizers and clipping. The primary comes first; on a single device the parameter
-// itself is the only replica. Each function works on every replica, and on each replica only on its shard.
+// itself is the only replica. Functions that change gradients or values do so in every replica, but only in the shard
+// of each.
 #pragma once
 
 #include <functional>
@@ -47,7 +48,8 @@ inline std::shared_ptr<const autograd::ShardLayout> shard_layout_of(const Tensor
 /// The first parameter of each model whose parameters are sharded over several processes.
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters);
 
-/// The call logs of all models of several processes to which any of the parameters belongs, each log once.
+/// The call logs of the models to which the parameters belong, each log once. Only models of several processes have a
+/// log.
 std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters);
 
 /// Adds a call to the logs of call_logs(parameters). call() returns its text, and runs only if there is a log.
@@ -78,8 +80,8 @@ void check_defined(const char* op, std::span<const Tensor> parameters);
 /// Adds to `devices` the devices of all replicas, each once.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters);
 
-/// Must be called before all replicas are used: makes gradients and values equal in all replicas, or in each replica's
-/// shard. Throws AutogradError during a backward of their model.
+/// Call this before code that uses all replicas: it makes gradients and values equal in all replicas, or, if they are
+/// sharded, correct in each replica's shard. Throws AutogradError during a backward of their model.
 void reconcile(std::span<const Tensor> parameters);
 
 /// Sends the shards that replicas have updated to the other replicas. Ignores parameters that are not sharded.

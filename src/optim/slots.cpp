@@ -10,7 +10,7 @@
 namespace lockstep::optim {
 namespace {
 
-// The key of an array: requests with the same key share one.
+// The key of a request: requests with equal keys get parts of one array.
 auto array_of(const SlotRequest& request) {
   const TensorImpl& like = *request.like->impl();
   return std::tuple(like.storage->device->device, state_dtype(like.dtype), request.slot, request.initial);

@@ -11,7 +11,7 @@ struct BasicAdamOptions {
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = kDecoupled ? 1e-2 : 0;
-  bool amsgrad = false;  ///< Divides by the maximum of all mean squares so far.
+  bool amsgrad = false;  ///< Uses the maximum of all mean squares so far in place of the latest.
   bool maximize = false;
 
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";

@@ -37,7 +37,7 @@ struct CyclicLROptions {
   std::int64_t step_size_up = 2000;                 ///< Number of steps in which the rate grows.
   std::optional<std::int64_t> step_size_down = {};  ///< Number of steps in which it falls; default: step_size_up.
   Choice<CyclicMode> mode = CyclicMode::triangular;
-  double gamma = 1;                                 ///< For CyclicMode::exp_range.
+  double gamma = 1;                                 ///< The base of exp_range's powers.
   std::function<double(double)> scale_fn = {};      ///< Gives the factor of the amplitude, instead of the mode.
   Choice<ScaleMode> scale_mode = ScaleMode::cycle;  ///< The argument of scale_fn.
   bool cycle_momentum = true;                       ///< True: momentum (or the first of betas) falls as the rate grows.
@@ -54,7 +54,7 @@ class LOCKSTEP_API CyclicLR final : public Schedule {
  private:
   double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const override;
   std::optional<double> momentum_at(std::int64_t epoch) const override;
-  /// How far the step's rate is from the smallest rate (0) to the greatest (1).
+  /// The position of the step's rate between the smallest rate (0) and the greatest (1).
   double height(std::int64_t epoch) const;
 
   CyclicLROptions options_;

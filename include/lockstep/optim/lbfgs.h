@@ -35,7 +35,7 @@ struct LBFGSOptions {
   double lr = 1;
   std::int64_t max_iter = 20;       ///< Maximum number of iterations in a step.
   std::int64_t max_eval = 0;        ///< Maximum number of calls of the closure in a step; 0: max_iter * 5 / 4.
-  double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger.
+  double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger in magnitude.
   double tolerance_change = 1e-9;   ///< A step ends if the loss and all parameters change by less.
   std::int64_t history_size = 100;  ///< Number of last changes (of parameters and gradient) to keep.
   Choice<LineSearch> line_search_fn = LineSearch::none;  ///< Not in the state dict.
@@ -73,7 +73,7 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
     std::vector<Tensor> old_dirs, old_stps;  // changes of gradients and parameters, the oldest first
     std::vector<double> ro;
   };
-  /// A point on the line search's line.
+  /// A point that the line search tried: the parameters moved by t times the direction.
   struct Point {
     double t = 0, loss = 0;
     Tensor gradient;   // flat

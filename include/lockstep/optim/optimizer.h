@@ -6,8 +6,8 @@
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter with replicas on several devices takes the same update on
 // each of them, from the gradient and the state there: replicas stay bit-identical without copies. If devices shard the
-// update (Shard), each keeps state for its shard and updates this shard; then an
-// all-gather sends the shards to the other devices. Not thread-safe: one thread at a time may use an optimizer.
+// update (Shard), each device keeps state for its shard and updates this shard; then an all-gather sends the shards to
+// the other devices. Not thread-safe: one thread at a time may use an optimizer.
 #pragma once
 
 #include <array>
@@ -117,7 +117,7 @@ class LOCKSTEP_API Optimizer {
   virtual void check_options(std::size_t group) const = 0;
   /// The state slots of each parameter: always the same number, in the same order; at most three.
   virtual std::vector<Slot> slots(std::size_t group) const = 0;
-  /// Runs one step of a batch.
+  /// Updates the parameters of the batch by one step.
   virtual void update(std::size_t group, const Batch& batch) const = 0;
   /// The name of a scalar, initially 1, that each parameter keeps beside its slots; null if there is no scalar.
   virtual const char* scalar_state_name() const { return nullptr; }
@@ -139,10 +139,11 @@ class LOCKSTEP_API Optimizer {
   CapturedBatch capture_batch(ReplayValues& values, std::size_t group, Batch& batch);
   /// The host's part of step() when a captured step is replayed.
   void replay(const CapturedOptimizerStep& captured);
-  /// Tells the active CapturedStep, if any, that it uses this optimizer; `captured`: data of step(), or null.
+  /// Tells the CapturedStep that this thread runs, if any, that it uses this optimizer. `captured`: the data that
+  /// step() made for its replays, or null.
   void register_with_capture(const std::shared_ptr<CapturedOptimizerStep>& captured);
-  /// Called before a step: records the settings for models of several processes. At the first step all processes
-  /// compare them.
+  /// Called before a step. If a model has several processes, writes the settings to its call log; at the first step all
+  /// processes compare their settings.
   void compare_settings();
   std::string settings() const;
   double* find_number(std::size_t group, std::string_view name) const;

@@ -2,8 +2,8 @@
 //
 //   struct Rule { double lr; template <class T> LOCKSTEP_HD void operator()(T& p, T g, T& s) const; };
 //
-// in the compute type of the parameter. Rules are compiled without FMA contraction, so that an element's bits do not
-// depend on its position in memory.
+// It computes in the compute type of the parameter. Rules are compiled without FMA contraction, so that the bits of an
+// element's update do not depend on its position in memory.
 #pragma once
 
 #include <array>
@@ -52,12 +52,14 @@ struct Batch {
   bool is_new_slot(std::size_t slot) const noexcept { return (new_slots >> slot) & 1; }
 };
 
-/// The rule of a captured step. Its bytes are in device memory, and each replay overwrites them.
+/// A rule in a captured step. The captured kernel reads it from device memory, where each replay writes the present
+/// rule.
 class CapturedRule {
  public:
   virtual ~CapturedRule() = default;
-  /// Stores the present rule, which updates these slots. Returns true if the caller must launch the kernel, and false
-  /// in a replay, which only sends the rule. Throws InvalidArgument for a rule other than the captured one.
+  /// Stores the present rule, which updates the slots whose bits are set in `slots`. Returns true if the caller must
+  /// launch the kernel; false in a replay, which only sends the rule to the captured kernel. Throws InvalidArgument for
+  /// a rule other than the captured one.
   virtual bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) = 0;
   virtual const TensorImpl& memory() const = 0;  ///< The rule in device memory.
 };
@@ -71,13 +73,15 @@ struct RuleSource {
   LOCKSTEP_HD Rule bind() const { return in_device_memory ? *in_device_memory : by_value; }  ///< The rule to apply.
 };
 
-/// Throws InvalidArgument naming `op` unless the slots whose bits are set are used in this batch.
+/// Bit k of `slots` stands for slot k. Throws InvalidArgument naming `op` if a bit is set and the batch does not have
+/// that slot.
 LOCKSTEP_API void expect_slots(const char* op, const Batch& batch, unsigned slots);
-/// Bumps the version of the parameters and of the slots whose bits are set.
+/// Bumps the versions of the batch's parameters, and of each slot k for which bit k of `slots` is set.
 LOCKSTEP_API void bump_versions(const Batch& batch, unsigned slots) noexcept;
 
 /// A rule for 16-bit parameters. It updates the master weight and rounds it to the parameter. If the parameter is not
-/// the rounded master weight (after a change by hand, or with a new master weight), it starts from the parameter.
+/// the rounded master weight (after a change by hand, or with a new master weight), the update starts from the
+/// parameter instead.
 template <class Narrow, class Rule>
 struct OnMaster {
   Rule rule;  ///< The rule for the master weight.

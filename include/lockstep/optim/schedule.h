@@ -61,7 +61,8 @@ class LOCKSTEP_API Schedule {
   /// The rate of a group at this step. Throws InvalidArgument past the schedule's last step.
   virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
   virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
-  /// True if the first step() starts from the optimizer's rates at that time.
+  /// True if the schedule takes as its base the rates that the optimizer has at the first step(), not those at
+  /// construction.
   virtual bool begins_at_first_step() const { return false; }
 
   Optimizer* optimizer_;

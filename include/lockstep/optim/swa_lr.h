@@ -14,7 +14,7 @@ struct SWALROptions {
   Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The curve between two rates.
 };
 
-/// Starts from the groups' rates at its first step(). Until then another schedule may set them.
+/// Anneals from the rates that the groups have at its first step(). Until then another schedule may set them.
 class LOCKSTEP_API SWALR final : public Schedule {
  public:
   /// Throws InvalidArgument for options out of range.
