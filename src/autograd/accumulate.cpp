@@ -26,7 +26,7 @@ class Accumulate final : public Node {
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);
     const Replica* const replica = replica_of(leaf_);
-    const auto listener = replica ? replica->parameter->listener() : nullptr;  // if it is set, its end() runs the hooks
+    const auto listener = replica ? replica->parameter->listener() : nullptr;  // if set, runs the hooks in its end()
     if (gradients[0].defined() && takes_gradients(leaf_)) {
       Tensor gradient = gradients[0];
       if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = apply_hook(op, hook, gradient); });
@@ -80,7 +80,7 @@ Edge gradient_edge(const Tensor& tensor) {
   if (!needs_grad(tensor)) return {};
   Meta& meta = *meta_of(tensor);
   if (meta.grad_fn) return {meta.grad_fn, meta.output};
-  // Replicas' threads may record the same leaf at once.
+  // Several replicas' threads may ask for the accumulator of one leaf at once; the first makes it.
   static RankedMutex<LockRank::gradient_edge> mutex;
   const std::scoped_lock lock(mutex);
   std::shared_ptr<Node> accumulator = meta.accumulator.lock();

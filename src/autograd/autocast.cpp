@@ -15,7 +15,8 @@ namespace lockstep {
 namespace autograd {
 namespace {
 
-// Backward releases a LambdaNode, but not this node: a cached cast belongs to several graphs. It saves no tensors.
+// The node of a cast. Unlike a LambdaNode it stays usable after a backward, because several graphs share a cached cast.
+// It saves no tensors, so there are none to release.
 class CastNode final : public Node {
  public:
   CastNode(const Tensor& x) : Node("To", x.device(), {gradient_edge(x)}), was_(x.dtype()) {}

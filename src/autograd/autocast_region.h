@@ -20,8 +20,8 @@ class AutocastRegion {
 
   DType dtype() const noexcept { return dtype_; }
 
-  /// `x` in the region's dtype, differentiable. Dtypes other than float32 and the 16-bit floats are not cast. The cast
-  /// of a leaf that requires a gradient is cached for the stream on which it was made.
+  /// Returns `x` in the region's dtype, differentiable. Dtypes other than float32 and the 16-bit floats are not cast.
+  /// The cast of a leaf that requires a gradient is cached for the stream on which it was made.
   Tensor cast(const Tensor& x);
 
  private:

@@ -38,7 +38,7 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
   }
 }
 
-// Multiplies each root's gradient by `weight`.
+// Adds the roots to the task, each with its gradient times `weight`.
 void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients,
                double weight) {
   for (std::size_t i = 0; i < roots.size(); ++i) {

@@ -24,7 +24,8 @@ std::optional<T> value_of(const T* pointer) {
   return pointer ? std::optional<T>(*pointer) : std::nullopt;
 }
 
-// The grad_fn of an input that has lost its graph. No backward runs this node.
+// The grad_fn of an input whose graph was dropped: it only makes operations on the input be recorded. No backward runs
+// this node.
 class EndNode final : public Node {
  public:
   explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device(), {}) {}
@@ -149,7 +150,8 @@ CheckpointFrame::Values CheckpointFrame::values_of(const Tensor& target) {
   return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
 }
 
-// Restores in reverse order, since views may overlap. Restores the versions too, so this is not an in-place change.
+// Restores in reverse order, since views may overlap. Restores the version counters too, so that backward does not take
+// this for an in-place change.
 void CheckpointFrame::restore(const std::vector<Values>& all) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     copy_values(each->target, each->copy);

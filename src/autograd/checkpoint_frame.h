@@ -47,7 +47,8 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
     Tensor target, copy;
     std::uint64_t version;
   };
-  // The listener of the second run. It gives each entry that is still used the tensor that is saved again for it.
+  // The SaveListener of the second run: when the function saves a tensor again, puts it into the entry that the first
+  // run made for it, if that entry is still used.
   class Recompute;
 
   Tensor tensor_of(Entry& entry);
@@ -58,12 +59,12 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
 
   const RecomputeFn recompute_fn_;
   struct Input {
-    Saved saved;  // an outer checkpoint, if there is one, drops it
+    Saved saved;  // an enclosing checkpoint, if there is one, drops it
     bool needs_grad = false;
   };
   std::vector<Input> inputs_;
   std::vector<std::weak_ptr<Entry>> entries_;
-  std::vector<Values> before_;  // of tensors older than the first run, each from before its first change
+  std::vector<Values> before_;  // values of tensors older than the first run, each before its first change
   std::atomic<bool> busy_ = false;
 
   const std::uint64_t number_;

@@ -39,7 +39,7 @@ class DeferredDestruction {
   static void keep(std::vector<T>& list, T& object) noexcept {
     try {
       list.push_back(std::move(object));
-    } catch (const std::bad_alloc&) {  // then its owner's destructor destroys it at once
+    } catch (const std::bad_alloc&) {  // not deferred: its owner's destructor destroys it at once
     }
   }
 

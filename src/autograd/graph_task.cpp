@@ -20,7 +20,8 @@ GraphTask::GradientSource::GradientSource(const Node& node)
 
 namespace {
 
-// Throws if the node was recorded before the captured step began: replays would not compute its saved tensors again.
+// Throws if this thread captures a step and the node was recorded before that: replays would not compute the saved
+// tensors of the node again.
 void refuse_of_other_step(const Node& node) {
   if (const ReplayValues* const captured = context().replay_values; captured && node.sequence < captured->first_node())
     throw InvalidArgument(text("[backward] the captured step's backward reaches ", node.name(),
@@ -171,12 +172,12 @@ void GraphTask::run() {
   home_ = &device_state(roots_.front().node->stream.device());
   if (!used_.empty()) random_ = current_generator();
   ReadyQueue& queue = queue_of(*roots_.front().node);
-  queue.is_draining = true;  // set here, because this thread will drain the queue without start()
+  queue.is_draining = true;  // set here, since this thread drains the queue without start(), which sets it
   active_ = 1;
   std::vector<ReadyQueue*> started;
   order_collectives();
   begin_listeners();
-  keep_failure_of([&] { fork_streams(); });  // must follow begin_listeners(), which enqueues work
+  keep_failure_of([&] { fork_streams(); });  // streams must wait for the work of begin_listeners() too
   keep_failure_of([&] {
     for (auto& [node, state] : states_)
       if (state.pending == 0) push(&state, started);
@@ -193,8 +194,9 @@ void GraphTask::run() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-// Adds leaves in the order in which backward will reach them. Within a layer the first leaf, its weight, comes first.
-// If the bias came first, it would fill up the bucket of the leaves before it and delay that bucket.
+// Gives the leaves to the listeners in the order in which backward will reach them. The listeners lay out gradient
+// buckets in this order. Within a layer the weight, which is its first leaf, comes before the bias. If the bias came
+// first, it would fill up the bucket of the leaves before it and delay that bucket.
 void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::ranges::sort(leaves_, {}, [](const NodeState* v) { return std::pair(~v->last_producer, v->node->sequence); });

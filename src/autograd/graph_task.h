@@ -3,8 +3,8 @@
 // other queues.
 //
 // Gradients that reach a node are added in the order of their producers, device after device. The timing of the queues
-// does not change this order, so two runs give the same bits. Sequence numbers order only producers of one device:
-// replicas record operations concurrently, so across devices the numbers depend on timing.
+// does not change this order, so two runs give gradients of the same bits. Sequence numbers order only producers of one
+// device: replicas record operations concurrently, so across devices the numbers depend on timing.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ class GraphTask final : public RunningBackward {
 
   /// Discovers the graph of a root. Call this before anything that may fail on a device, so that devices() is complete.
   void reach(const Tensor& root);
-  /// Returns the factor for the gradients of backward()'s roots, 1 for a single process. Call this after reach() of all
-  /// roots. Each process's loss is weighted by the process's share of the passes in the graph
+  /// Returns the factor by which backward() multiplies the gradients of its roots: 1 for a single process. Call this
+  /// after reach() of all roots. Each process's loss is weighted by the process's share of the passes in the graph
   /// (autograd/several_processes.h). A loss that went through no model has the listener's weight_without_pass(). Throws
   /// AutogradError if one gradient would need two shares.
   double weigh_passes();
@@ -80,7 +80,7 @@ class GraphTask final : public RunningBackward {
     int pending = 0;                                  // number of edges whose node has not run
     std::uint64_t last_producer = ~std::uint64_t(0);  // the least sequence of those nodes: backward runs that node last
     bool needed = true;
-    bool passes_on = true;                 // false: none of the nodes that it sends gradients to is needed
+    bool passes_on = true;                 // false: all nodes to which it sends gradients are unneeded
     double weight = 1;                     // the factor for arriving gradients that are not weighted yet
     bool sends_weighted = false;           // the gradients that it sends are weighted already
     NodeState* next_collective = nullptr;  // the collective that may run only after this one
@@ -96,8 +96,8 @@ class GraphTask final : public RunningBackward {
     std::priority_queue<NodeState*, std::vector<NodeState*>, Later> nodes;
     bool is_draining = false;
     bool is_waiting = false;  // its thread is in let_others_catch_up()
-    // The generator of hooks on the device thread, at first and now. Each device has its own sequence, so timing does
-    // not change the numbers that hooks draw.
+    // The random generator of hooks on the device thread: its state at the start, and now. Each device has its own
+    // sequence, so timing does not change the numbers that hooks draw.
     GeneratorState random_start, random;
   };
   struct ReplicaPart {
@@ -142,7 +142,7 @@ class GraphTask final : public RunningBackward {
   std::vector<NodeState*> leaves_;                                                // leaves that are replicas
   std::vector<NodeState*> boundaries_;                                            // pass boundaries
   std::vector<NodeState*> collectives_;                                           // operations with other processes
-  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and indices into captured_
+  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slot, index into captured_
   std::vector<Tensor> captured_;  // one for each input, then one for each of parts_
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;

@@ -55,7 +55,7 @@ void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
     } else {
       try {
         queue->device->thread.submit([this, queue] { drain(*queue); });
-      } catch (...) {  // the thread could not be started: end the queue here
+      } catch (...) {  // the device thread could not be started, so it cannot end the queue
         const std::scoped_lock lock(mutex_);
         if (!failure_) failure_ = std::current_exception();
         end(*queue);
@@ -78,13 +78,14 @@ bool GraphTask::drain(ReadyQueue& queue) {
   end(queue);
   const bool last = active_ == 0,
              wakes = (last && queue.device != home_) || std::ranges::any_of(queues_, &ReadyQueue::is_waiting);
-  lock.unlock();  // from here on *this may be destroyed, except on the caller's thread
+  lock.unlock();  // from here on backward() may return on another thread and destroy *this
   if (wakes) DeviceThread::notify();
   return last;
 }
 
-// Waits for devices that are behind this one, so that its gradients occupy less memory. Goes on if all threads wait for
-// other devices, because those may need a gradient from this one. The caller holds the lock.
+// While the listeners say that this device is ahead (Ahead), waits, so that its gradients occupy less memory. Goes on
+// if the threads of all devices wait for other devices, because those may need a gradient from this one. The caller
+// holds the lock.
 void GraphTask::let_others_catch_up(ReadyQueue& queue, std::unique_lock<Mutex>& lock) {
   const auto ahead = [this](const ReadyQueue& each) { return listeners_.is_ahead(each.device->device); };
   queue.is_waiting = true;
@@ -168,7 +169,8 @@ std::vector<GraphTask::IncomingGradient> GraphTask::run_node(NodeState& state) {
   return arrivals;
 }
 
-// `given`: the gradients of the node's outputs.
+// Throws AutogradError if a gradient that the node's backward returned has a NaN. `given`: the gradients that the
+// backward took.
 void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gradients& gradients) {
   const NoGrad guard;
   const auto has_nan = [](const Tensor& g) { return g.defined() && g.isnan().any().item<bool>(); };

@@ -19,7 +19,7 @@ namespace {
 
 const ProcessShares& shares_of(const Node& node) { return *static_cast<const PassBoundary&>(node).shares; }
 
-// True if the operation is linear: no input's gradient depends on the values of inputs.
+// True if the operation is linear, so that the gradient of each input does not depend on the values of the inputs.
 bool adds_inputs(const Node& node) {
   static constexpr std::array<std::string_view, 18> kAlways = {
       "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "Expand", "Gather", "Join", "Mean",

@@ -43,7 +43,7 @@ class Hooks {
     if (!hooks_) return {};
     return {hooks_, std::count_if(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); })};
   }
-  /// Moves out all hooks, for destruction.
+  /// Moves out all hooks, so that the caller can destroy them later.
   std::shared_ptr<const void> take() noexcept { return std::move(hooks_); }
 
  private:

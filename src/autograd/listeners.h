@@ -10,7 +10,8 @@
 
 namespace lockstep::autograd {
 
-/// Throws AutogradError if the leaf is a stale replica other than the primary: its gradient would be lost.
+/// Throws AutogradError if the leaf is a replica that newer ones have replaced, or whose model was destroyed, unless it
+/// is the primary: no parameter would get its gradient.
 void refuse_stale(const Tensor& leaf);
 
 /// The listeners of the leaves that one backward reaches. Only the thread that called backward() uses it, but

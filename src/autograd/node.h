@@ -39,7 +39,8 @@ enum class NodeKind : std::uint8_t {
 
 class Node {
  public:
-  /// The edges are computed before the node gets its number, because finding a view's edge may make an older node.
+  /// `inputs`: computed before the node gets its number, because to find a view's edge may make a node, and that must
+  /// get a smaller number.
   Node(const char* op, const Device& device, std::vector<Edge> inputs, NodeKind kind = NodeKind::operation);
   virtual ~Node();
   Node(const Node&) = delete;

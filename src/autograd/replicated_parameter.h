@@ -43,14 +43,15 @@ struct Replica {
   ShardRange shard;
 };
 
-/// The things that a device's backward is ahead of, and had better wait for, so that gradients occupy less memory.
+/// The work that a device's backward should wait for before it goes on, so that gradients occupy less memory.
 enum class Ahead : std::uint8_t {
   none,
   devices,  ///< Other devices, which have not computed the same gradients yet.
   sums,     ///< Sums of gradients that have all arrived, but whose all-reduce is not enqueued yet.
 };
 
-/// Called in each backward that reaches leaves that are replicas (like DDP's reducer). A model has one listener.
+/// Follows each backward that reaches leaves that are replicas, and sums their gradients (as DDP's reducer does). A
+/// model has one listener.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;
@@ -63,8 +64,8 @@ class GradientListener {
   /// device, or there was none. Called once for each leaf that begin() named, on the thread that runs backward on the
   /// leaf's device.
   virtual void ready(const Replica& leaf) = 0;
-  /// Returns the thing that must happen before gradients on this device can be freed, or Ahead::none. The thread
-  /// that runs backward there calls this, and had better wait for that thing. After a change, the listener calls
+  /// Returns the work that must be done before gradients on this device can be freed, or Ahead::none. The thread that
+  /// runs backward on the device calls this, and then waits for that work. When the answer changes, the listener calls
   /// DeviceThread::notify().
   virtual Ahead is_ahead(const Device& device) = 0;
   /// Called after the backward, failed or not, on its caller's thread. Runs the hooks of the leaves, which see the

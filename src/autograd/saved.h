@@ -14,8 +14,8 @@ class SavedPlaceholder {
   virtual Tensor get() = 0;  ///< The tensor, connected to a graph if gradients are recorded.
 };
 
-/// Context::save_listener. Called for each tensor that this thread saves, in order, except leaves that require a
-/// gradient, and for each tensor that the thread is about to change in place.
+/// The type of Context::save_listener. on_save() is called for each tensor that this thread saves, in order, except
+/// leaves that require a gradient; on_in_place() for each tensor that the thread is about to change in place.
 class SaveListener {
  public:
   /// Returns the object to keep in the tensor's place; null to keep the tensor itself.

@@ -13,7 +13,7 @@ namespace lockstep::autograd {
 
 /// The weights of the processes' losses in one pass, which sum to 1.
 struct ProcessShares {
-  std::vector<double> of_each;  ///< By process rank.
+  std::vector<double> of_each;  ///< One weight for each process, by rank.
   std::size_t here = 0;         ///< This process's rank.
 
   double own() const noexcept { return of_each[here]; }
@@ -50,8 +50,9 @@ class CollectiveNode : public Node {
 
   /// Describes the operation: the same text in every process.
   virtual std::string what() const = 0;
-  /// Compares the collectives that the processes will run, in order. If one is missing or differs, throws an
-  /// InvalidArgument in every process, which names the first such collective.
+  /// Compares the list `all`, the what() of the collectives that this backward will run, with those of the other
+  /// processes. If one is missing or differs, throws an InvalidArgument in every process, which names the first such
+  /// collective.
   virtual void agree(const std::vector<std::string>& all) const = 0;
 };
 

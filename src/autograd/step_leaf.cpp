@@ -55,7 +55,7 @@ class LeafPart final : public HostStatePart {
   const Tensor leaf_;
   State found_;
   Tensor left_;
-  bool adds_ = false;  // the step adds to the gradient that it found
+  bool adds_ = false;  // the step adds to the gradient that was there before it
 };
 
 }  // namespace

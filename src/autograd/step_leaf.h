@@ -1,5 +1,6 @@
-// The leaf tensors of a captured step (tensor/host_state.h). A replay leaves the gradients that a backward would leave.
-// Before a replay, the state of the leaves on which backward depends must be as it was at the capture.
+// The leaf tensors of a captured step, which is replayed as a CUDA graph (tensor/host_state.h). A replay leaves in them
+// the gradients that a backward would leave. Before a replay, the state of the leaves on which backward depends must be
+// as it was at the capture.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

@@ -14,7 +14,7 @@
 namespace lockstep::autograd {
 namespace {
 
-// The position of a view's elements in its base.
+// The layouts of a base and of a view, which together give the position of each element of the view in its base.
 struct Part {
   Shape base_sizes, base_strides, sizes, strides;
   std::int64_t offset = 0;
@@ -144,7 +144,8 @@ void stop_following_base(const Tensor& view) noexcept {
 }
 
 void regenerate_grad_fn(const Tensor& view) {
-  static RankedMutex<LockRank::view> mutex;  // two threads may use a view at once after its base changed
+  // After a change of the base, two threads may renew the grad_fn of a view at once.
+  static RankedMutex<LockRank::view> mutex;
   const std::scoped_lock lock(mutex);
   TensorImpl& impl = *view.impl();
   if (!has_stale_grad_fn(impl)) return;

@@ -101,8 +101,8 @@ const { return lockstep::register_hook(*this, std::move(hook)); }
 /// gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
-/// Computes the gradients of the inputs, in order, from the gradient of the result. An undefined
-/// Tensor stands for no gradient.
+/// Computes the gradients of the inputs, in order, from the gradient of the result. An undefined Tensor stands for no
+/// gradient.
 using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)>;
 
 /// A view of `result` with a custom gradient: backward calls `backward` on the thread that runs the nodes of the

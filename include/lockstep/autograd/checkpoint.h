@@ -1,6 +1,6 @@
 // Activation checkpointing: the tensors that a function saves for backward are dropped; when backward needs them, it
-// runs the function again. So a deep model needs memory for one part at a time (Chen, Xu, Zhang, Guestrin, "Training
-// deep nets with sublinear memory cost", 2016).
+// runs the function again. So a deep model needs memory for the saved tensors of one part at a time (Chen, Xu, Zhang,
+// Guestrin, "Training deep nets with sublinear memory cost", 2016).
 #pragma once
 
 #include <concepts>

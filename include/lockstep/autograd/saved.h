@@ -16,12 +16,12 @@ inline constexpr SavedAs kOutput = SavedAs::output;
 
 class SavedPlaceholder;
 
-/// A tensor that is kept for backward. While it is kept, recorded in-place changes of it throw
-/// AutogradError.
+/// A tensor that is kept for backward. While it is kept, recorded in-place changes of it throw AutogradError.
 class LOCKSTEP_API Saved {
  public:
   Saved() = default;
-  /// An output is kept without its grad_fn, because the node holds the output: the two would form a reference cycle.
+  /// An output is kept without its grad_fn: that is the node that keeps the output, so the two would form a reference
+  /// cycle.
   explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::input);
   Saved(const Saved& other) noexcept
       : tensor_(other.tensor_), placeholder_(other.placeholder_), version_(other.version_), as_(other.as_) {
