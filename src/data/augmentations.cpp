@@ -25,7 +25,8 @@ struct Window {
   std::int64_t y = 0, x = 0, height = 0, width = 0;
 };
 
-// Returns height and width of a random fraction (`scale`) of the area. Height / width is from `tall`, log-uniform.
+// Returns the height and width of a random rectangle: its area is a fraction of `area` from the range `scale`, its
+// ratio height / width is log-uniform in the range `tall`.
 std::array<double, 2> random_sides(double area, const Range& scale, const Range& tall) {
   const double part = area * random_between(scale[0], scale[1]);
   const double ratio = std::exp(random_between(std::log(tall[0]), std::log(tall[1])));

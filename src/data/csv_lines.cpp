@@ -51,7 +51,8 @@ bool CsvLines::refill() {
   return at_ < buffer_.size();
 }
 
-// Drops the bytes that were read, if they are at least half of the buffer: a byte is then moved once on average.
+// Drops the bytes that were read from the front of the buffer, but only if they are at least half of it, so that on
+// average each byte of the file is moved at most once.
 void CsvLines::drop_what_was_read() {
   if (at_ >= buffer_.size() - at_) {
     buffer_.erase(0, at_);

@@ -15,7 +15,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
-constexpr std::int64_t kMaxEpoch = std::int64_t(1) << 62;  // counting on from there does not overflow
+constexpr std::int64_t kMaxEpoch = std::int64_t(1) << 62;  // so that counting further epochs does not overflow
 // An epoch that reads less than 1 / kSparse of its dataset counts repetitions in a map, not in an array of all samples.
 constexpr std::size_t kSparse = 64;
 
@@ -69,7 +69,7 @@ std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch, RowRange ro
   return std::span(indices_).subspan(std::size_t(batch * options_.batch_size + rows.first), std::size_t(rows.count));
 }
 
-// The random numbers of an epoch's samples and those of its collations have different seeds.
+// The samples and the collations of an epoch get different seeds, so that they do not draw the same random numbers.
 GeneratorState EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) const noexcept {
   const auto position = std::size_t(batch * options_.batch_size + row);
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)),

@@ -41,7 +41,7 @@ std::vector<std::string> folders_in(const fs::path& root) {
 }
 
 std::vector<fs::path> images_in(const fs::path& folder) {
-  std::vector<std::pair<std::string, std::string>> names;  // of folder and file
+  std::vector<std::pair<std::string, std::string>> names;  // the folder, and the file in it
   std::error_code error;
   auto at = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, error);
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error))

@@ -74,7 +74,7 @@ class Parser {
     at_ = end + 1;
     return found;
   }
-  // A string, or the list of a structured dtype.
+  // Reads the value of descr: a string, or, for a structured dtype, a list.
   std::string description() {
     if (peek() != '[') return string();
     const std::size_t begin = at_;

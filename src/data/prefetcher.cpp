@@ -42,7 +42,7 @@ struct Prefetcher::State {
   RankedCondition made;
   std::vector<Slot> slots;  // guarded by the mutex
 
-  TaskQueue queue;  // last, so destroyed first: its tasks use the other members
+  TaskQueue queue;  // the last member, so destroyed first: its tasks use the others
 
   Slot& slot(std::int64_t batch) { return slots[std::size_t(batch % options.window)]; }
 
@@ -100,7 +100,8 @@ void Prefetcher::wait() {
   State::Slot& slot = state_->slot(state_->next);
   const auto is_made = [&] { return slot.made; };
   std::unique_lock lock(state_->mutex);
-  // A worker (whose dataset uses another loader) runs tasks itself: all other workers may be waiting too.
+  // If this thread is itself a worker (its dataset uses another loader), it runs tasks until its batch is made: all
+  // other workers may be waiting in the same way, and then no thread would make the batch.
   for (bool begun = !TaskQueue::on_worker(); !begun && !is_made(); lock.lock()) {
     lock.unlock();
     begun = !state_->queue.run_one();

@@ -19,7 +19,7 @@ class RandomBits {
  public:
   RandomBits(std::uint64_t seed, std::int64_t epoch) : engine_(mix(seed, std::uint64_t(epoch))) {}
 
-  /// Uniform in [0, bound), bound > 0. Rejects draws that would favour some remainders.
+  /// Uniform in [0, bound), bound > 0. Rejects draws below 2^64 mod bound, which would make some results more likely.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t incomplete = (0 - bound) % bound;  // 2^64 mod bound
     std::uint64_t bits = engine_();

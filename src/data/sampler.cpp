@@ -29,7 +29,7 @@ Indices in_order(std::int64_t count) {
   return order;
 }
 
-// Fisher-Yates shuffle from the front: the first `count` places are final after `count` draws.
+// Fisher-Yates shuffle of the first `count` places: draw i decides place i, so `count` draws suffice.
 void shuffle_front(Indices& order, std::int64_t count, RandomBits& random) {
   const auto size = std::uint64_t(order.size());
   for (std::uint64_t i = 0; i < std::uint64_t(count); ++i) std::swap(order[i], order[i + random.below(size - i)]);

@@ -22,8 +22,8 @@ namespace {
 thread_local bool runs_a_task = false;
 
 // oneTBB's thread limit is per process, and the smallest requested limit applies. Loader tasks mostly wait, for files
-// or for each other, so this class raises the limit to one thread per core plus the workers of all queues. A smaller
-// limit set by the program still applies.
+// or for each other, so this class raises the limit to one thread per core plus one per worker of each TaskQueue. A
+// smaller limit set by the program still applies.
 class ExtraThreads {
  public:
   explicit ExtraThreads(int count) : count_(count) { add(count_); }
@@ -64,15 +64,16 @@ int checked(int workers) {
 
 }  // namespace
 
-// Each entry in the arena's queue calls run_one() once. The tasks are kept here, because the arena guarantees no order
-// and cannot drop tasks. An entry that runs after all tasks are done or cancelled finds none.
+// Each entry in the arena's queue calls run_one() once. The tasks themselves are in this struct, because the arena
+// guarantees no order and cannot drop tasks. An entry that runs after all tasks are done or cancelled does nothing.
 struct TaskQueue::Tasks {
   RankedMutex<LockRank::task_queue> mutex;
   RankedCondition idle;
   std::deque<std::function<void()>> waiting;
   std::size_t unfinished = 0;  // waiting or running
 
-  // Call it with the lock held: a waiter may destroy what the tasks used as soon as the lock is released.
+  // Call it with the lock held: a thread in wait() may destroy the objects that the tasks used as soon as the lock is
+  // released.
   void finish(std::size_t count) {
     unfinished -= count;
     if (unfinished == 0) idle.notify_all();

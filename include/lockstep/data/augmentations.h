@@ -1,5 +1,6 @@
-// Random image transforms beyond the crop and the flip of transforms.h, whose opening comment applies here too. Names,
-// ranges and probabilities are torchvision's.
+// Random image transforms beyond the crop and the flip of transforms.h. The top of that file says which images they
+// take, where their random numbers come from, and that several threads may call them. Names, ranges and probabilities
+// are torchvision's.
 //
 //   const transforms::Compose prepared(transforms::ToFloat(), transforms::RandomResizedCrop({32, 32}),
 //                                      transforms::ColorJitter({.brightness = 0.4, .contrast = 0.4}),

@@ -52,7 +52,8 @@ auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices
   }
 }
 
-/// Calls `read` with `generator` as the thread's random sequence, and adds the sample's index to errors.
+/// Calls `read` with `generator` as the thread's random sequence. Adds the sample's index to the messages of
+/// exceptions.
 template <class Read>
 auto read_sample(std::int64_t index, GeneratorState generator, const MakeContext& context, const Read& read) {
   const GeneratorGuard guard(generator);
@@ -64,8 +65,8 @@ auto read_sample(std::int64_t index, GeneratorState generator, const MakeContext
   }
 }
 
-/// Calls `collate` with the batch's random sequence, and adds the batch's number to errors. If `is_none`, cuts the
-/// batch to 0 rows.
+/// Calls `collate` with the batch's random sequence. Adds the batch's number to the messages of exceptions. `is_none`:
+/// this process has no row of the batch, so the batch is cut to 0 rows.
 template <class CollateBatch>
 auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const CollateBatch& collate) {
   GeneratorState generator = plan.collate_generator(batch);

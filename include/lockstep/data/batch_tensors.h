@@ -11,8 +11,8 @@ namespace lockstep::data::detail {
 
 [[noreturn]] LOCKSTEP_API void throw_hides_tensors();
 
-/// Calls visit(tensor) for each defined tensor of a batch; for a batch that may hide tensors, calls refuse(), which
-/// throws InvalidArgument.
+/// Calls visit(tensor) for each defined tensor of a batch; for a batch of a type in which the library may not find all
+/// tensors (kHidesNoTensors is false), calls refuse(), which throws InvalidArgument.
 template <class Batch, class Visit>
 void for_each_tensor_of(Batch& batch, const Visit& visit, void (*refuse)() = throw_hides_tensors) {
   visit_tensors(
@@ -26,7 +26,7 @@ void for_each_tensor_of(Batch& batch, const Visit& visit, void (*refuse)() = thr
       [](const MemberPath&, std::size_t) {});
 }
 
-/// Pins the tensors that are on the CPU. No effect without a GPU.
+/// Moves the tensors of a batch that are on the CPU to pinned memory. No effect without a GPU.
 template <class Batch>
 void pin_tensors_of(Batch& batch) {
   if (!cuda::is_available()) return;

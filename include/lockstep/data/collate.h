@@ -89,7 +89,7 @@ Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, cons
   return Collator<Part>::collate(std::move(parts), indices);
 }
 
-/// Overload that adds `part` to errors, as the name of the part.
+/// Overload that adds `part`, the name of the part, to the messages of exceptions.
 template <class Part, class T, class Name, class Take>
 Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Name& part, const Take& take) {
   try {
@@ -127,7 +127,7 @@ auto with_batches(PartTypes<Part...>) ->
 template <class T>
 using BatchOf = decltype(with_batches<T>(PartsOf<T>()));
 
-/// `Batch` is a tuple or a pair, whose I-th element is the batch of the I-th parts.
+/// Collates tuples or pairs into a `Batch`, whose I-th element is the batch of the samples' I-th elements.
 template <class Batch, class Tuple, std::size_t... I>
 Batch collate_tuple(std::vector<Tuple> samples, SampleIndices indices, std::index_sequence<I...>) {
   return Batch{collate_part<std::remove_cvref_t<std::tuple_element_t<I, Tuple>>>(

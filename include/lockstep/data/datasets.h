@@ -34,7 +34,8 @@ LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t s
                                                                   std::uint64_t seed);
 LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::span<const double> shares,
                                                                   std::uint64_t seed);
-/// Returns the position in `ends`, which is increasing, of the first number greater than `index`.
+/// Returns the dataset that has sample `index` of a concatenation: the position in `ends`, which is increasing, of the
+/// first number greater than `index`.
 LOCKSTEP_API std::size_t part_of(std::int64_t index, std::span<const std::int64_t> ends);
 }  // namespace detail
 

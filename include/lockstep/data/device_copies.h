@@ -14,7 +14,7 @@
 
 namespace lockstep::data {
 
-/// Copies batches to a device while it computes on the previous one.
+/// Copies each batch to a device while the device computes on the previous batch.
 class LOCKSTEP_API DeviceCopies {
  public:
   explicit DeviceCopies(Device device);
@@ -44,7 +44,8 @@ class LOCKSTEP_API DeviceCopies {
 
   Tensor copy(const Tensor& tensor);
   std::optional<cuda::Event> mark();
-  /// The same stream for all batches, so that the allocator can reuse the memory of one batch for the next.
+  /// Returns the stream of the copies: the same for all batches, so that the allocator can reuse the memory of one
+  /// batch for the next.
   Stream stream();
 
   Device device_;

@@ -74,7 +74,7 @@ class EpochLoop {
     std::atomic<std::int64_t> sample = -1;  // the index of the sample being read for the batch; -1: none
   };
 
-  // State shared with workers; a worker that hangs keeps it alive.
+  // State shared with the workers that make batches. A worker that hangs keeps it alive after the loop has ended.
   struct Work {
     Work(BatchMaker<Batch> batch_maker, EpochPlan epoch, bool pins_batches)
         : maker(std::move(batch_maker)), plan(std::move(epoch)), pinned(pins_batches) {}
@@ -104,7 +104,7 @@ class EpochLoop {
     return options.pin_memory.value_or(options.device && options.device->is_cuda());
   }
 
-  // The next batch, on its way to the device.
+  // The next batch, whose copy to the device is enqueued.
   struct Ahead {
     std::optional<Batch> batch;
     std::optional<cuda::Event> sent;
@@ -179,7 +179,7 @@ class EpochLoop {
   std::int64_t delivered_;  // number of batches that the loop has got, or skipped after load_state()
   std::optional<Batch> batch_;
   std::optional<Ahead> ahead_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // last, so destroyed first: its tasks use the others
+  std::unique_ptr<Prefetcher> prefetcher_;  // the last member, so destroyed first: its tasks use the other members
 };
 
 }  // namespace lockstep::data

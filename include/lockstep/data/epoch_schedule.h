@@ -64,7 +64,8 @@ class LOCKSTEP_API EpochSchedule {
     std::function<std::vector<std::int64_t>(std::int64_t epoch)> indices;
   };
 
-  /// For sequential order, or for an order shuffled by the seed. Throws InvalidArgument for options out of range.
+  /// For the dataset's order, or, if options.shuffle is set, for an order shuffled by the seed. Throws InvalidArgument
+  /// for options out of range.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options);
   /// For the order of a sampler. Throws InvalidArgument if options.shuffle is set.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
@@ -84,9 +85,10 @@ class LOCKSTEP_API EpochSchedule {
   std::int64_t next_batch() const noexcept { return begun_ ? 0 : state_.batch; }
   /// Plans the next epoch, or the rest of the epoch in the loaded state.
   EpochPlan begin_epoch();
-  /// Reports that a loop will now get batch number `next_batch` - 1. Ignored unless the loop is the latest one.
+  /// Called when a loop gets a batch; `next_batch`: the number of the batch after it. Ignored unless `loop` is the
+  /// latest loop.
   void advance(std::uint64_t loop, std::int64_t next_batch) noexcept;
-  /// Reports that a loop has got all batches.
+  /// Called when a loop has got all batches of its epoch.
   void finish(std::uint64_t loop) noexcept;
 
   LoaderState state() const noexcept { return state_; }  ///< The position of the loop that was begun last.

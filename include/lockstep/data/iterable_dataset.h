@@ -39,7 +39,7 @@ concept IterableDataset = !Dataset<D> && (SampleStream<D> || SampleRange<D>);
 template <class D>
 concept LoadableDataset = Dataset<D> || IterableDataset<D>;
 
-/// True if the dataset can start over.
+/// True if the dataset can start over at its first sample: it is a range, or has reset().
 template <IterableDataset D>
 inline constexpr bool kRestartable = SampleRange<D> || requires(D& dataset) {
   dataset.reset();

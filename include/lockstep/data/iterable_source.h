@@ -41,7 +41,7 @@ class IterableSource {
  public:
   using Sample = typename SampleReader<D>::Sample;
 
-  /// `lease`: an object that lives as long as a thread may read the dataset.
+  /// `lease`: held while a thread may read the dataset, so that the loader can refuse a second loop until then.
   IterableSource(std::shared_ptr<D> dataset, std::shared_ptr<const Collate> collate, std::int64_t first_batch,
                  bool drop_last, std::shared_ptr<void> lease)
       : collate_(std::move(collate)),
@@ -87,7 +87,7 @@ class IterableSource {
       std::optional<Sample> sample =
           detail::read_sample(number_, plan.numbered_generator(number_), context, [this] { return reader_.next(); });
       if (!sample) return !samples.empty() && !drop_last_;
-      // A resumed loop drops the samples of earlier batches.
+      // A loop that continues a loaded state drops the samples of earlier batches.
       if (number_ >= first) samples.push_back(*std::move(sample));
     }
     ended = false;

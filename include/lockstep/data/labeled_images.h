@@ -19,7 +19,7 @@ enum class Part : std::uint8_t { train, test };
 
 /// images: uint8 [count, channels, height, width]; labels: int64 [count]. On the CPU.
 struct LabeledImages {
-  Tensor images, labels;  ///< images and labels, as above
+  Tensor images, labels;  ///< as described above
   auto members() { return lockstep::members("images", images, "labels", labels); }
 };
 

@@ -40,11 +40,11 @@ namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_two_loops();
 [[noreturn]] LOCKSTEP_API void throw_no_state();
 [[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
-/// Returns null if there is no device.
+/// Returns the copier to the device; null if `device` is nullopt.
 inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& device) {
   return device ? std::make_shared<DeviceCopies>(*device) : nullptr;
 }
-/// Erases the dataset's type, so that EpochLoop is compiled once per batch type.
+/// Returns source->make() as a std::function, so that EpochLoop is compiled once per batch type, not per dataset.
 template <class Source>
 BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source) {
   return [source = std::move(source)](const EpochPlan& plan, std::int64_t number, const MakeContext& context) {
@@ -167,7 +167,7 @@ class DataLoader<D, Collate> {
   const D& dataset() const { return lockstep::detail::checked_deref(dataset_, "DataLoader", "a loader"); }
 
   /// Returns the position, as the loader of a dataset with a size does. Throws InvalidArgument if the dataset cannot
-  /// start over: its samples are gone.
+  /// start over, because a loaded state could not read the earlier samples again.
   LoaderState state() const {
     if constexpr (!kRestartable<D>) detail::throw_no_state();
     return schedule().state();

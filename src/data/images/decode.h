@@ -17,7 +17,8 @@ struct EncodedImage {
   const ImageOptions& options;
 };
 
-/// Reads a file in blocks, for C libraries: next() stores errors, and only rethrow() throws them.
+/// Reads a file in blocks for a C library, through which no exception may pass: next() stores errors, and rethrow()
+/// throws them later.
 class Blocks {
  public:
   explicit Blocks(ByteSource& source) : source_(source) {}

@@ -96,8 +96,8 @@ bool read_header(JpegReader& reader) {
   return true;
 }
 
-// Returns the smallest size of the image's data. It is 0 for arithmetic coding, which can use less than a bit for a
-// block, and if no component has full resolution.
+// Returns a lower bound of the size of the image's data, in bytes. It is 0 for arithmetic coding, which can use less
+// than a bit for a block, and if no component has full resolution, so that there are fewer blocks.
 double least_bytes(const jpeg_decompress_struct& jpeg) {
   bool has_all = false;
   for (int i = 0; i < jpeg.num_components; ++i)

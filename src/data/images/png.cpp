@@ -63,7 +63,7 @@ bool read_header(PngReader& reader, std::size_t& row_bytes) {
   png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, kIgnored, int(sizeof kIgnored / 5));
   png_read_info(reader.png, reader.info);
   row_bytes = png_get_rowbytes(reader.png, reader.info);
-  png_set_expand(reader.png);  // converts palettes, fewer than 8 bits, and a transparent colour
+  png_set_expand(reader.png);  // converts palettes to RGB, fewer than 8 bits to 8, a transparent colour to alpha
   png_set_strip_16(reader.png);
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
