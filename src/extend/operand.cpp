@@ -34,7 +34,7 @@ void promote_all(const char* op, std::span<Tensor> tensors) {
   const auto has_dims = [](const Tensor& each) { return each.dim() > 0; };
   const auto first = std::ranges::find_if(tensors, has_dims);
   DType dtype = (first == tensors.end() ? tensors.front() : *first).dtype();
-  for (const Tensor& each : tensors)  // as result_type() does: 0-dim tensors count only if all are 0-dim
+  for (const Tensor& each : tensors)  // like result_type(), skips 0-dim tensors unless all are 0-dim
     if (first == tensors.end() || has_dims(each)) dtype = promote(dtype, each.dtype());
   for (Tensor& each : tensors) each = each.to(dtype);
 }

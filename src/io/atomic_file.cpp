@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".lockstep-tmp";
 constexpr int kMaxWriters = 1000;      // maximum number of writers of one file at once
-constexpr std::size_t kMaxKept = 200;  // bytes of the file's name in the temporary name, which may have 255
+constexpr std::size_t kMaxKept = 200;  // bytes of the file's name that its temporary name repeats; names have up to 255
 constexpr int kMaxLinks = 40;          // the limit of Linux
 constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB per call
 
@@ -63,7 +63,7 @@ bool is_at(const fs::path& path, int descriptor) {
          here.st_dev == open_file.st_dev;
 }
 
-// On a file system without locks, all locks fail. Leftovers are then not recognized, and not reused.
+// Lock::none: the file system has no locks. Leftovers of killed writers are then not recognized, and not reused.
 enum class Lock { held, taken, none };
 Lock lock(int descriptor) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
@@ -155,7 +155,7 @@ AtomicFile::AtomicFile(const fs::path& path, Links links) : path_(target_of(path
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
-  ::unlink(temporary_.c_str());  // before close(), which releases the lock
+  ::unlink(temporary_.c_str());  // before close() releases the lock: another writer could then take the file
   ::close(descriptor_);
 }
 

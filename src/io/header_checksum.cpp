@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kNames = "lockstep.checksum.";
 constexpr std::string_view kTensors = "lockstep.checksum.tensors";
-// The beginning of a header with checksums, up to the digits of the header's own checksum.
+// A header with checksums begins with this text; the digits of the header's own checksum follow.
 constexpr std::string_view kOpening = R"({"__metadata__":{"lockstep.checksum.header":"xxh3:)";
 constexpr std::size_t kEnd = kOpening.size() + kChecksumDigits;
 

@@ -228,7 +228,8 @@ class Machine {
   Value& top() { return values_[position_of_top()]; }
 
   void tuple(std::vector<std::uint32_t> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
-  // Appends items to the value on top of the stack, which has this kind. Drops them if that value is an object.
+  // Appends items to the value on top of the stack, which must be of `kind`. If that value is an object, whose content
+  // is not kept, drops the items.
   void append(const std::vector<std::uint32_t>& items, Kind kind) {
     Value& to = top();
     if (to.kind == Kind::object) return;
@@ -254,7 +255,8 @@ class Machine {
     push_known(memo_[position]);
   }
 
-  // Checks the length first, because one text may be the name of many globals.
+  // Pushes a global. Checks the length of the name before joining its parts, because many globals may share one long
+  // text.
   void global(std::string_view module, std::string_view name) {
     if (module.size() + name.size() >= kMaxNameBytes)
       fail("expected names of at most ", kMaxNameBytes, " bytes, got one of ", module.size() + 1 + name.size());

@@ -36,7 +36,7 @@ enum class Kind : std::uint8_t {
 
 inline constexpr std::int64_t kOtherName = -1;
 
-/// Items are positions in Pickle::values; cycles are possible.
+/// An unpickled value. It refers to other values by their positions in Pickle::values, so cycles are possible.
 struct Value {
   Kind kind = Kind::none;
   std::uint32_t at = 0;  ///< Position in the pickle, in bytes.

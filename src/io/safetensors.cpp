@@ -102,7 +102,7 @@ void write(const StateDict& state, const FileMetadata& metadata, const Sink& sin
     header.entries.push_back({.key = key, .dtype = tensor.dtype(), .shape = tensor.sizes()});
   }
 
-  // Sorts by element size, largest first, which aligns each tensor to its element size.
+  // Sorts by element size, largest first: then each tensor begins at a multiple of its element size.
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return size_of(header.entries[i].dtype); });

@@ -26,8 +26,8 @@ struct Entry {
   std::string key;
   DType dtype = kFloat32;
   Shape shape;
-  std::uint64_t begin = 0, end = 0;            ///< Position in the data, which follow the header, in bytes.
-  std::uint64_t noticed_at = 0;                ///< Position after its description in the file, for errors.
+  std::uint64_t begin = 0, end = 0;            ///< In the data after the header: bytes [begin, end).
+  std::uint64_t noticed_at = 0;                ///< The file position after its description, for error messages.
   std::optional<std::uint64_t> checksum = {};  ///< Checksum of its data, if known.
 };
 

@@ -125,7 +125,7 @@ class Parser {
   }
 
   void check_entry(const Entry& entry) {
-    // Sizes of 0 count as 1, so that the strides fit too.
+    // tensor_bytes() counts sizes of 0 as 1, so that the strides fit 64 bits too.
     const std::optional<std::uint64_t> bytes = tensor_bytes(entry.shape, entry.dtype);
     if (!bytes) json_.fail("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape);
     if (entry.end < entry.begin || entry.end - entry.begin != *bytes)

@@ -19,9 +19,12 @@ using safetensors::shown;
 
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxSkipped = safetensors::kMaxTexts;
-// Functions that rebuild tensors of other kinds: quantized, sparse, subclasses.
+// The beginnings of the names of functions that rebuild tensors of kinds that Lockstep does not have: quantized,
+// sparse, subclasses.
 constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
-// Limits on the bytes of all names together, in all and per byte of the pickle: many values may share one long key.
+// Limits on the bytes of all names together: at most kMaxNameBytes, and at most kLeastNameBytes plus
+// kMaxNameBytesPerByte for each byte of the pickle. Without them a small pickle could ask for very many names, since
+// many values may share one long key.
 constexpr std::size_t kMaxNameBytes = 64 << 20, kMaxNameBytesPerByte = 16, kLeastNameBytes = 1 << 20;
 
 const std::vector<std::string_view> kAllowed = {
@@ -218,7 +221,8 @@ class Reader {
     return entry;
   }
 
-  // A tensor without elements may have any offset; it is moved to the beginning.
+  // Checks that the tensor lies within its storage. A tensor without elements may have any offset in the file; it gets
+  // offset 0.
   void check_within(const Value& value, TensorEntry& entry) const {
     std::int64_t elements = 1, last = entry.offset;
     bool fits = true;

@@ -12,7 +12,7 @@ constexpr std::uint32_t kInExtra = 0xffffffff;
 constexpr std::uint16_t kVersion = 45;    // the version that supports zip64
 constexpr std::uint16_t kUtf8 = 1 << 11;  // names are UTF-8
 constexpr std::uint16_t kDate =
-    1 << 5 | 1;  // the earliest date that zip has, so that the bytes do not depend on the time
+    1 << 5 | 1;  // the earliest date that zip has: equal entries give equal files at any time
 
 template <class T>
 std::string raw_bytes(T number) {

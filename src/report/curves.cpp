@@ -33,7 +33,7 @@ struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
 
   void include(double value) {
-    if (!(std::abs(value) < 1e300)) return;  // the plot does not show it either
+    if (!(std::abs(value) < 1e300)) return;  // values that the plot does not show do not count
     low = std::min(low, value), high = std::max(high, value);
   }
   void include(const Extent& other) { low = std::min(low, other.low), high = std::max(high, other.high); }
@@ -64,7 +64,8 @@ bool fits(const Subject& one, std::span<const Subject> panel) {
   return panel.front().is_loss() == one.is_loss() && least >= all.size() / 2;
 }
 
-// Puts each subject, in order, on the first panel that it fits, or on a new one.
+// Puts each subject (a metric, with its lines of training and validation), in order, on the first panel that it fits,
+// or on a new one.
 void choose_panels(std::vector<Subject>& subjects) {
   std::vector<std::vector<Subject>> panels;
   for (Subject& subject : subjects) {

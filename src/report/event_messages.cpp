@@ -93,7 +93,8 @@ Message histogram_value(std::string_view tag, std::span<const double> values, in
     ++counts[std::size_t(std::min<std::ptrdiff_t>(bin, bins - 1))];
     sum += value, squares += value * value;
   }
-  // A bucket extends from the previous limit to its own; an empty first bucket ends where the values begin.
+  // A bucket extends from the previous limit to its own; so an empty first bucket, which ends where the values begin,
+  // comes first.
   limits.insert(limits.begin(), low);
   counts.insert(counts.begin(), 0);
   Message histogram;

@@ -99,7 +99,7 @@ StateDict History::state_dict() const {
   if (notes_.empty()) return state;
   std::string lines, key = "notes";
   for (const std::string& note : notes_) lines += note + '\n';
-  while (state.find(key)) key += '_';  // in case a column has that name; notes are recognized by their dtype
+  while (state.find(key)) key += '_';  // unlike any column; load_state_dict() knows notes by their dtype
   state.add(key, from_host(lines.data(), lines.size(), kUInt8, {std::int64_t(lines.size())}));
   return state;
 }

@@ -28,7 +28,7 @@ constexpr std::size_t kMaxOperations = 12;  // rows of the table of the slowest 
 std::string shortened(std::string_view name) {
   if (name.size() <= kMaxNameShown) return std::string(name);
   std::size_t end = kMaxNameShown;
-  while (end > 0 && (name[end] & 0xC0) == 0x80) --end;  // do not cut inside a character
+  while (end > 0 && (name[end] & 0xC0) == 0x80) --end;  // do not cut inside a UTF-8 character
   return std::string(name.substr(0, end)) + "\u2026";
 }
 

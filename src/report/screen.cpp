@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-constinit bool terminal_is_taken = false;  // by some Screen; guarded by print_mutex()
+constinit bool terminal_is_taken = false;  // true while a Screen draws on it; guarded by print_mutex()
 
 constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, then erase to its end: ECMA-48
 
@@ -77,7 +77,7 @@ Screen::Screen(std::ostream* out, std::optional<int> width, Clock::duration refr
 Screen::~Screen() {
   try {
     erase_bar();
-  } catch (...) {  // a stream may be set to throw
+  } catch (...) {  // exceptions() may make a stream throw
   }
   if (redirected_.empty()) return;
   const std::scoped_lock lock(print_mutex());

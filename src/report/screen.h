@@ -22,8 +22,8 @@ class Screen final : BottomLine {
   using Clock = std::chrono::steady_clock;
 
   /// `out`: null means silent. `width`: columns of the terminal, 0 if `out` is not a terminal; by default the terminal
-  /// is asked. If another Screen has the terminal, this one has no bar. The bar is written at most ten times in ten
-  /// times `refresh`.
+  /// is asked. If another Screen of this process draws already, this one draws no bar. In any period of ten times
+  /// `refresh`, the bar is written at most ten times.
   Screen(std::ostream* out, std::optional<int> width, Clock::duration refresh);
   ~Screen();
   Screen(const Screen&) = delete;
@@ -54,7 +54,7 @@ class Screen final : BottomLine {
   std::vector<std::unique_ptr<Redirected>> redirected_;
   std::optional<std::ostream> direct_;  // writes past the redirection of out_
   std::string bar_;
-  std::string shown_;                      // the part of bar_ on the screen
+  std::string shown_;                      // the text that the terminal shows of bar_
   std::deque<Clock::time_point> written_;  // times of the latest writes of the bar
   bool is_drawn_ = false;
   bool at_line_start_ = true;  // the program's output ends with a line end

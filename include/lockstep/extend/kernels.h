@@ -1,14 +1,13 @@
-// Custom kernels, without a gradient: a function object whose arithmetic is written once, over the elements of tensors.
-// It runs on the CPU, on simulated devices and, if lockstep_kernels() of the CMake package compiles its source, on
-// GPUs. Functions that the object calls must be marked LOCKSTEP_HD. The object is copied to the device, so it must be
-// trivially copyable and at most 2048 bytes.
+// Custom kernels, without a gradient. A kernel is a function object that is called for the elements or rows of tensors;
+// its arithmetic is written once. The same object runs on the CPU, on simulated devices and, if lockstep_kernels() of
+// the CMake package compiles its source, on GPUs. Functions that the object calls must be marked LOCKSTEP_HD. The
+// object is copied to the device, so it must be trivially copyable and at most 2048 bytes.
 //
-// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float.
-// map() and map_several() take at most 24 tensors, inputs and results together. Results are new tensors. All
-// work is enqueued on the current stream of the inputs' device. `name` is a string literal, used in errors
-// and in the trace. Before anything is enqueued, these functions throw InvalidArgument for an undefined tensor,
-// or if a GPU needs a kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; and
-// ShapeError.
+// The inputs are tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float. map()
+// and map_several() take at most 24 tensors, inputs and results together. Results are new tensors. All work is enqueued
+// on the current stream of the inputs' device. `name` is a string literal, used in errors and in the trace. Before
+// anything is enqueued, these functions throw InvalidArgument for an undefined tensor, or if a GPU needs a kernel that
+// was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; and ShapeError.
 #pragma once
 
 #include <array>

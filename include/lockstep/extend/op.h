@@ -40,7 +40,8 @@
 namespace lockstep::extend {
 
 namespace detail {
-// A kernel's function that computes the gradients d0, d1, ... of all inputs: (d0&, d1&, ..., g, x0, x1, ...).
+// The function object of a kernel that computes the gradients d0, d1, ... of all inputs: (d0&, d1&, ..., g, x0, x1,
+// ...).
 template <class F, std::size_t kInputs>
 struct AllGradients {
   F f;
@@ -59,7 +60,7 @@ struct AllGradients {
   }
 };
 
-// A kernel's function that computes the gradient of input I: (g, x0, x1, ...).
+// The function object of a kernel that computes the gradient of input I: (g, x0, x1, ...).
 template <class F, std::size_t I>
 struct OneGradient {
   F f;
@@ -86,7 +87,8 @@ std::vector<Tensor> gradients(const char* name, const F& f, const Tensor& g, con
   return {(wanted[I] ? sum_to(all[I], x[I].sizes()).to(g.dtype()) : Tensor())...};
 }
 
-// A virtual class, because nvcc would otherwise compile calls with tensors as device code.
+// The backward of an elementwise operation. Its functions are virtual, because nvcc would otherwise compile their calls
+// with tensors as device code.
 class ElementwiseBackward {
  public:
   virtual ~ElementwiseBackward() = default;

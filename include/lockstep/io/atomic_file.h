@@ -16,8 +16,8 @@ namespace lockstep {
 enum class Links : std::uint8_t { follow, refuse };
 
 /// Writes to a temporary file in the same folder, which commit() renames to the file's name. A writer that is killed
-/// leaves at most a temporary file, which the next writer of the same file reuses. If a pipe, a link
-/// or another such thing has the name of a temporary file, the writer does not touch it, and never waits for it.
+/// leaves at most a temporary file, which the next writer of the same file reuses. If a pipe, a link or another such
+/// thing has the name of a temporary file, the writer does not touch it, and never waits for it.
 class LOCKSTEP_API AtomicFile {
  public:
   /// Throws IoError if the file cannot be created, InvalidArgument if `path` is not a regular file, or is a link and

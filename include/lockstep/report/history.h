@@ -31,12 +31,12 @@ class LOCKSTEP_API History {
   /// One entry for each row. Throws InvalidArgument if there is no such column.
   const Column& column(std::string_view name) const;
 
-  void add_row(std::span<const Value> values);  ///< Adds columns that do not exist yet.
+  void add_row(std::span<const Value> values);  ///< Adds a row, and the columns that are new.
 
   /// Events of the run, a line each, such as checkpoints that were damaged and skipped. State dicts include them, CSV
   /// does not.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
-  /// Line ends in the note become blanks.
+  /// Adds a note. Line breaks in it become blanks.
   void add_note(std::string note);
 
   /// The table as CSV (RFC 4180), with a header. Missing values are empty. A value is the shortest text that parses to

@@ -21,7 +21,7 @@ struct PlotLine {
 };
 
 struct PlotOptions {
-  std::string title = {};        ///< Above the plot; no title if empty.
+  std::string title = {};        ///< Shown above the plot; none if empty.
   std::string x_label = "step";  ///< Below the horizontal axis.
   bool log_y = false;            ///< Logarithmic axis; values that are not positive interrupt the line.
   int width = 720;               ///< Pixels.
