@@ -58,7 +58,7 @@ bool is_too_small(std::string_view digits) {
   return first < 0 || exponent <= (first < point ? first - point : first - point - 1);
 }
 
-// The smallest number that rounds to infinity.
+// The smallest number that rounds to infinity in this dtype.
 double overflow_of(DType dtype) {
   switch (dtype) {
     case kFloat16: return 65520;

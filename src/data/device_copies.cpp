@@ -8,7 +8,7 @@ namespace lockstep::data {
 
 struct DeviceCopies::Pooled {
   Stream stream;
-  std::weak_ptr<DeviceSet> of;  // the devices that the stream belongs to
+  std::weak_ptr<DeviceSet> of;  // the device set in which the stream was made
 };
 
 DeviceCopies::DeviceCopies(Device device) : device_(device) {}

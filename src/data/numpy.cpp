@@ -45,7 +45,8 @@ class EntrySource final : public ByteSource {
   std::string name_;
 };
 
-// Reads the data in the order of the file. An array in Fortran order gets reversed sizes.
+// Reads the data in the order of the file. For an array in Fortran order, the result has its dimensions reversed; the
+// caller permutes them.
 Tensor read_data(ByteSource& source, const NpyHeader& header) {
   if (!header.dtype)
     source.fail(header.text_begin, "expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got ", shown(header.description));

@@ -60,7 +60,7 @@ class JsonScanner {
   std::string string();
   /// Reads a number. Returns it as written.
   std::string_view number();
-  /// Reads the next value, or its beginning. Returns a description of it for a message.
+  /// Returns a description of the next value for an error message. Reads the value, unless it is an object or an array.
   std::string described();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kNothing = 0xffffffff;
 constexpr std::string_view kCounter = "collections.Counter";
-// Kinds of dicts that a pickle makes by a call without their elements, and fills afterwards.
+// Kinds of dicts that a pickle first makes by a call, without elements, and then fills.
 constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.defaultdict", kCounter};
 
 // Names of rejected opcodes: those before protocol 2, and references to objects outside the pickle.

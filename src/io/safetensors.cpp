@@ -113,7 +113,7 @@ void write(const StateDict& state, const FileMetadata& metadata, const Sink& sin
     entry.end = end += std::uint64_t(entry.shape.elements()) * size_of(entry.dtype);
   }
 
-  const std::uint64_t length = header_json(header).size();  // checksums do not change the length
+  const std::uint64_t length = header_json(header).size();  // with zeros as checksums, which are as long
   DeviceState& cpu = device_state(Device());
   for (const std::size_t i : order) {
     const Tensor& tensor = *tensors[i];

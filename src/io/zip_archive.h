@@ -58,7 +58,7 @@ class ZipArchive {
 
   ByteSource& source_;
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> positions_;  // by name
+  std::map<std::string, std::size_t, std::less<>> positions_;  // of the entries, by name
 };
 
 /// True if the first bytes are those of a zip file, and not the length and the brace that begin a safetensors file.

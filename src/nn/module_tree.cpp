@@ -50,7 +50,7 @@ std::vector<ModuleBase*> ModuleBase::children() { return without_names(named_chi
 void ModuleBase::apply(const std::function<void(ModuleBase&)>& function) {
   if (!function) throw InvalidArgument("[Module::apply] expected a function, got none");
   const std::vector<NamedModule> all = tree_of(*this);
-  std::vector<const NamedModule*> open;  // modules whose children are not all done
+  std::vector<const NamedModule*> open;  // to be called after the modules below them
   const auto close = [&](auto stays) {
     while (!open.empty() && !stays(*open.back())) {
       function(*open.back()->second);

@@ -99,7 +99,7 @@ class StateMove {
     ShardRange shard;
     const ParameterState* from;
     std::size_t slot;
-    bool of_all_processes = false;  ///< true if other processes have shards of it
+    bool of_all_processes = false;  ///< true if other processes have shards of the slot
   };
 
   void move_to_host();

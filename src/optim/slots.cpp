@@ -16,7 +16,8 @@ auto array_of(const SlotRequest& request) {
   return std::tuple(like.storage->device->device, state_dtype(like.dtype), request.slot, request.initial);
 }
 
-// The number of array elements that a request takes, with padding, so that kernels can use their vectorized forms.
+// The number of array elements that a request takes. It includes padding, so that each slot is aligned for the
+// vectorized forms of kernels.
 std::int64_t padded_elements(const SlotRequest& request) {
   constexpr std::int64_t kGranularity = 64;  // elements
   return (request.shard.end - request.shard.begin + kGranularity - 1) / kGranularity * kGranularity;
@@ -48,7 +49,8 @@ bool is_same(const std::shared_ptr<const autograd::ShardLayout>& a,
   return a->shards == b->shards && a->world.transport() == b->world.transport();
 }
 
-// True if each replica has its shard of all used slots. All processes that have shards get the same answer.
+// True if each replica has the state of its shard, for all used slots, so that no state must move. All processes that
+// have shards of the parameter get the same answer.
 bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
   if (state.replicas.size() != replica_count(parameter) || !is_same(state.shard_layout, shard_layout_of(parameter)))
     return false;

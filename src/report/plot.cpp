@@ -235,7 +235,7 @@ std::string svg_plot(std::span<const PlotLine> lines, const PlotOptions& options
   PlotOptions of_panel = options;
   for (const auto& [number, members] : by_number) {
     panels.emplace_back(members, of_panel);
-    of_panel.title.clear();  // only above the first
+    of_panel.title.clear();  // the title is above the first panel only
   }
   Panel::align(panels);
   const auto height = std::int64_t(options.height) * std::int64_t(panels.size());

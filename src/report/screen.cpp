@@ -86,8 +86,8 @@ Screen::~Screen() {
   terminal_is_taken = false;
 }
 
-// A Screen without redirected streams is used by one thread only, and its output may pass through another Screen, which
-// locks print_mutex().
+// Takes no lock for a Screen without redirected streams: only one thread uses it, and its output may pass through
+// another Screen, which locks print_mutex() itself.
 std::unique_lock<std::mutex> Screen::locked() const {
   return redirected_.empty() ? std::unique_lock<std::mutex>() : std::unique_lock(print_mutex());
 }

@@ -34,7 +34,7 @@ class LOCKSTEP_API RandomVerticalFlip {
 
 struct RandomRotationOptions {
   Choice<Interpolation> interpolation = Interpolation::nearest;  ///< "nearest" or "bilinear".
-  double fill = 0;                                               ///< The value where a pixel is outside the image.
+  double fill = 0;                                               ///< The value of pixels from outside the image.
 };
 
 /// Rotates the image about its centre, counterclockwise, by a random angle in degrees. The size stays the same.

@@ -21,7 +21,7 @@
 
 namespace lockstep::data {
 
-/// Passed to the code that makes a batch: tells it to stop, and gets its progress.
+/// Passed to the code that makes a batch: carries the request to stop, and receives the progress.
 struct MakeContext {
   std::stop_token stop = {};                    ///< Requests an early end.
   std::atomic<std::int64_t>* sample = nullptr;  ///< Set to the index of the sample that is being read; -1: none.

@@ -11,7 +11,7 @@
 //   std::variant           collated; the same alternative in all samples
 //   std::string            std::vector<std::string>
 //   struct with members()  the same struct, each member collated, if it is default constructible and each member's
-//                          batch has the member's type, as that of a Tensor has
+//                          batch has the member's type: true for a Tensor, false for a number
 //   anything else          std::vector of the samples; does not compile if T may hide tensors (kHidesNoTensors)
 //
 // For another rule, specialize Collator or give the loader a function. Safe from any thread.

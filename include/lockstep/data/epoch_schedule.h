@@ -64,12 +64,12 @@ class LOCKSTEP_API EpochSchedule {
     std::function<std::vector<std::int64_t>(std::int64_t epoch)> indices;
   };
 
-  /// For the dataset's order, or, if options.shuffle is set, for an order shuffled by the seed. Throws InvalidArgument
-  /// for options out of range.
+  /// Plans epochs in the dataset's order, or, if options.shuffle is set, in an order shuffled by the seed. Throws
+  /// InvalidArgument for options out of range.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options);
-  /// For the order of a sampler. Throws InvalidArgument if options.shuffle is set.
+  /// Plans epochs in the order of a sampler. Throws InvalidArgument if options.shuffle is set.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
-  /// For a dataset without a size: an epoch has at most kUnknown batches. Throws InvalidArgument if
+  /// Plans epochs of a dataset without a size: an epoch has at most kUnknown batches. Throws InvalidArgument if
   /// options.shuffle is set.
   explicit EpochSchedule(const LoaderOptions& options);
 

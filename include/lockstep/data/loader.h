@@ -184,8 +184,8 @@ class DataLoader<D, Collate> {
   std::shared_ptr<const Collate> collate_;
   std::shared_ptr<EpochSchedule> schedule_;
   std::shared_ptr<DeviceCopies> copies_;
-  std::weak_ptr<void> lease_;           // of the running loop
-  std::weak_ptr<const Source> source_;  // of the loop begun last
+  std::weak_ptr<void> lease_;           // held by the running loop, if there is one
+  std::weak_ptr<const Source> source_;  // the source of the loop that was begun last
 };
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 // Dropout layers beyond Dropout, which call the functions in lockstep/ops/dropout.h. In training they drop the same
-// elements for any number of devices. In evaluation they do nothing.
+// elements for any number of devices. In evaluation they return their input.
 #pragma once
 
 #include <lockstep/nn/module.h>

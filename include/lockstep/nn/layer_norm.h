@@ -39,7 +39,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  ///< By default the epsilon of the dtype that it computes in.
+  std::optional<double> eps = {};  ///< By default the machine epsilon of the dtype in which it computes.
   bool affine = true;              ///< If true, the layer has a weight, initially 1.
   TensorOptions tensor = {};       ///< Device and dtype.
 };

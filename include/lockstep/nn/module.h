@@ -117,8 +117,8 @@ class LOCKSTEP_API ModuleBase {
 
   /// Calls `hook` after each call of this module (not of its forward()). Copies of the module have the hook too. Each
   /// replica of a model on several devices calls it on the replica's thread with the replica's rows. A captured step
-  /// calls it during the capture, but not when it is launched. If the module's call does not return a tensor, the call
-  /// throws InvalidArgument.
+  /// calls it during the capture, but not when its CUDA graph is launched. If the module's call does not return a
+  /// tensor, the call throws InvalidArgument.
   HookHandle register_forward_hook(ForwardHook hook);
   bool has_forward_hooks() const noexcept;  ///< True if a hook was registered and not removed.
   /// Replaces this module's hooks by those of `other`.

@@ -189,7 +189,8 @@ class OptimizerWith : public Optimizer {
     for (std::size_t g = 0; g < options_.size(); ++g) all.push_back({parameters(g), options_[g]});
     return all;
   }
-  /// May be changed between steps. Throws InvalidArgument for a group that does not exist.
+  /// The options of a group, which may be changed between steps. Throws InvalidArgument for a group that does not
+  /// exist.
   Options& options(std::size_t group = 0) { return check_group(group), options_[group]; }
   const Options& options(std::size_t group = 0) const { return check_group(group), options_[group]; }
 

@@ -58,7 +58,7 @@ class LOCKSTEP_API Schedule {
   void expect_per_group(const char* schedule, const char* option, std::size_t values) const;
 
  private:
-  /// The rate of a group at this step. Throws InvalidArgument past the schedule's last step.
+  /// The rate of a group after `epoch` calls of step(). Throws InvalidArgument past the schedule's last step.
   virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
   virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
   /// True if the schedule takes as its base the rates that the optimizer has at the first step(), not those at
