@@ -78,8 +78,9 @@ struct Clamp {
 };
 
 // Set k has the gradients of replica k of all parameters that have a replica k with a gradient. Each set computes the
-// whole norm on one device, its home, as the sum of parts: one partial sum for each gradient, or for each shard of a
-// sharded gradient. All sets add the parts in the same order, so all get the same bits.
+// whole norm on one device, its home, from parts: one partial sum (for the infinity norm, maximum) for each gradient,
+// or for each shard of a sharded gradient. All sets combine the parts in the same order, so all norms have the same
+// bits.
 struct GradientSet {
   std::vector<Tensor> gradients;
   std::vector<std::size_t> indices;  // for each gradient, the index of its part; ascending

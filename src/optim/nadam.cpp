@@ -41,7 +41,7 @@ void NAdamOptions::check() const {
 std::vector<Slot> NAdam::slots(std::size_t) const { return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}}; }
 
 double NAdam::next_scalar_state(std::size_t group, double step, double before) const {
-  // mu_product is rounded to float32 as in PyTorch, so that both give the same bits.
+  // mu_product is rounded to float32 as PyTorch rounds it, so that the parameters agree with PyTorch's.
   return float(before) * float(mu(options(group), step));
 }
 

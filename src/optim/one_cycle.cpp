@@ -28,7 +28,7 @@ Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   const auto total = double(o.total_steps);
   const double up = o.pct_start * total - 1, down = 2 * o.pct_start * total - 2, last = total - 1;
   const auto at = double(std::min(epoch, o.total_steps - 1));  // after the last step the rates stay
-  // A phase of length 0 is complete at once.
+  // Returns the fraction of a phase that is over; 1 for a phase of length 0.
   const auto part = [at](double from, double to) { return to > from ? (at - from) / (to - from) : 1; };
   if (at <= up) return {0, part(0, up)};
   if (!o.three_phase) return {1, part(up, last)};

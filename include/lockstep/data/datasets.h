@@ -28,7 +28,8 @@ namespace detail {
 LOCKSTEP_API void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
 /// Throws InvalidArgument naming `op` unless 0 <= index < size.
 LOCKSTEP_API void check_index(const char* op, std::int64_t index, std::int64_t size);
-/// Returns a random permutation of 0 .. size - 1, cut into pieces of these lengths, or these fractions of the size.
+/// Returns a random permutation of 0 .. size - 1, cut into pieces of the given lengths, or of the given fractions of
+/// the size.
 LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size,
                                                                   std::span<const std::int64_t> lengths,
                                                                   std::uint64_t seed);

@@ -38,7 +38,7 @@ class LOCKSTEP_API EpochPlan {
   const BatchShare& share() const noexcept { return options_.share; }         ///< This process's rows.
   /// This process's rows of a batch. There may be none.
   RowRange rows(std::int64_t batch) const noexcept;
-  /// The sample indices of these rows of a batch.
+  /// The sample indices of the given rows of a batch.
   std::span<const std::int64_t> indices(std::int64_t batch, RowRange rows) const noexcept;
 
   /// The random sequence for get() of the sample in a row of a batch. Depends on the seed, the epoch, the sample's

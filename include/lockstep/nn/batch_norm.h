@@ -66,7 +66,7 @@ class LOCKSTEP_API BatchNormState {
 /// also takes [batch, features].
 ///
 /// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas
-/// whose shard of the batch has rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole
+/// that ran the layer on at least one row. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole
 /// batch.
 template <int kDims>
 class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {

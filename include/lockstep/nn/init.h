@@ -64,8 +64,8 @@ LOCKSTEP_API void trunc_normal_(Tensor& tensor, double mean = 0, double standard
 /// Sets a matrix to the identity. Throws ShapeError for other ranks.
 LOCKSTEP_API void eye_(Tensor& matrix);
 /// Sets a convolution's weight [out, in, ...] of 3 to 5 dimensions to the identity: the kernel from channel i to output
-/// i is 1 in its middle, all else is 0. If `groups` > 1, each group of outputs is initialized so. Throws ShapeError or
-/// InvalidArgument.
+/// i is 1 in its middle, all else is 0. If `groups` > 1, each group of outputs gets an identity of its own. Throws
+/// ShapeError or InvalidArgument.
 LOCKSTEP_API void dirac_(Tensor& weight, std::int64_t groups = 1);
 /// Sets the weight to gain times a matrix with orthonormal rows, or with orthonormal columns if it has fewer columns; a
 /// weight of more than two dimensions is treated as a matrix whose rows are its slices along dimension 0. Computed on

@@ -26,7 +26,7 @@ class LOCKSTEP_API Linear : public Module<Linear> {
   Linear(std::int64_t in, std::int64_t out, Bool with_bias) : Linear(in, out, LinearOptions{.bias = with_bias}) {}
   LOCKSTEP_COPIED_IF_ASKED(Linear);
 
-  std::int64_t in_features, out_features;  ///< As given. A change here changes no parameter.
+  std::int64_t in_features, out_features;  ///< As given. Assigning them changes no parameter.
   Parameter weight;
   std::optional<Parameter> bias;
 
@@ -75,7 +75,7 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
   /// An Embedding with a copy of this weight [count, features]. Throws ShapeError, InvalidArgument.
   static Embedding from_pretrained(const Tensor& embeddings, const PretrainedOptions& options = {});
 
-  std::int64_t num_embeddings, embedding_dim;  ///< As given. A change here changes no parameter.
+  std::int64_t num_embeddings, embedding_dim;  ///< As given. Assigning them changes no parameter.
   Parameter weight;
 
   auto members() { return nn::members("weight", weight, "padding_idx", padding_idx_); }

@@ -44,8 +44,8 @@ struct JpegReader {
   std::longjmp(reader->failed, 1);
 }
 
-// Warnings mean invalid data. Only those for truncated data are errors; others are common, such as stray bytes from
-// cameras.
+// Warnings mean invalid data. Only those for truncated data are errors; other warnings are common, for example because
+// cameras write stray bytes.
 void on_message(j_common_ptr jpeg, int level) {
   if (level < 0 && (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER)) on_error(jpeg);
 }
