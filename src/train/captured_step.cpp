@@ -26,7 +26,8 @@
 namespace lockstep::train::detail {
 namespace {
 
-// The thread's and the process's settings that a step depends on, besides its HostState.
+// The settings of this thread and process that a step depends on. (HostState has the state of the objects that a step
+// uses, such as modules and optimizers.)
 struct CaptureEnvironment {
   std::vector<Device> gpus = visible_gpus();
   std::shared_ptr<DeviceSet> devices = accelerators();
@@ -51,7 +52,7 @@ struct Captured {
   std::unique_ptr<ReplayValues> values;
   std::optional<Graph> graph;  // last: destroyed first, since it uses the others
 
-  // Names the dependency that has changed since the capture; null if none has.
+  // Returns the name of something that the step depends on and that has changed since the capture; null if nothing has.
   const char* find_mismatch() {
     if (const char* const what = environment.find_mismatch()) return what;
     if (graph->has_failed()) return "a communicator, which has failed";
@@ -68,7 +69,7 @@ bool have_same_shapes(const std::vector<Tensor>& a, const std::vector<Tensor>& b
       a, b, [](const Tensor& x, const Tensor& y) { return x.sizes() == y.sizes() && x.dtype() == y.dtype(); });
 }
 
-// Gradients that flow out of the step through its inputs belong to an autograd graph outside the capture.
+// Inputs that require gradients prevent a replay: their gradients flow on into an autograd graph outside the capture.
 bool have_gradients(const std::vector<Tensor>& inputs) {
   return std::ranges::any_of(inputs, [](const Tensor& input) { return input.requires_grad(); });
 }

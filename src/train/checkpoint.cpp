@@ -159,7 +159,8 @@ Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions
   return checkpoint;
 }
 
-// Keys may be as in the model, or have one "module." more or less. Of these, takes the one that matches the most keys.
+// Tries the keys of `state` as they are, without their first "module.", and with one "module." more. Loads them in the
+// form in which most of them are names in the model.
 void load_model(nn::ModuleBase& model, const StateDict& state) {
   std::set<std::string> keys;
   nn::for_each_state(model, [&](const nn::Path& path, const nn::State&) { keys.insert(path.str()); });

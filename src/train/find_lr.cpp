@@ -85,7 +85,7 @@ LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::Mo
   saved_ = std::make_unique<SavedState>(options, module, optimizer, loader);
 }
 
-// After an error the state is restored as far as possible.
+// run() restores the state unless it throws. After an error, the destructor restores as much of the state as it can.
 LRSweep::~LRSweep() {
   if (!saved_) return;
   try {
@@ -122,7 +122,7 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
   return std::move(found_);
 }
 
-// Records the loss of the batch, which was computed before the step.
+// Records the batch's loss, then takes the step. (So the recorded loss is that of the parameters before the step.)
 void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
   std::vector<MeanSum> own;  // empty if this process had no rows

@@ -59,7 +59,8 @@ std::vector<History::Value> last_row_of(const History& history) {
   return values;
 }
 
-// A text that differs between two checkpoints of the same step.
+// A text by which the processes check that they have read the same checkpoint: it differs between checkpoints of two
+// runs, even of the same step.
 std::string mark_of(const ResumePoint& point) {
   return text("a checkpoint of step ", point.step, " after ", exact(point.seconds), " seconds\n");
 }
@@ -97,8 +98,8 @@ void FitLoop::save() {
   state_.on_first_process("writing a checkpoint", [&] { folder_->save(step_, checkpoint); });
 }
 
-// Adds up the metrics of all processes, returns the sums, and leaves them in process 0 only. So a run that continues
-// adds to them in the same order as a resumed run.
+// Adds up the metrics of all processes, returns the sums, and sets them in process 0 only; the other processes start
+// again from 0, as in a resumed run. So a run that continues adds later metrics in the same order as a resumed run.
 StateDict FitLoop::collected_metrics() {
   if (world_.size() == 1) return metrics_.state_dict();
   metrics_.set_sums(over_all_rows(world_, {.training = metrics_.sums()}).training);

@@ -203,8 +203,8 @@ void FitLoop::end_epoch(const Validate& validate) {
     save();
 }
 
-// The checkpoint must equal the checkpoint of a run that continues. So it is saved before the history gets the row of
-// the steps since the last row.
+// The checkpoint must equal the one that a run without an early end would save at this step. Such a run would not yet
+// add a row to the history. So the checkpoint is saved first, then the row of the steps since the last row is added.
 void FitLoop::end_early() {
   save();
   finish_row();
@@ -265,7 +265,7 @@ void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) 
   for (const std::string& name : losses_) {
     const auto loss = std::ranges::find(sums, name, &MeanSum::name);
     if (loss == sums.end() || loss->weight == 0 || std::isfinite(loss->total / loss->weight)) continue;
-    world_.throw_on_all(  // all processes have the same mean
+    world_.throw_on_all(  // all processes have this mean, so all of them throw
         std::make_exception_ptr(Diverged(loss->total / loss->weight, reported_step_, step)));
   }
 }

@@ -24,8 +24,9 @@ Tensor StepMean::weighted_loss(const Loss& loss) {
   return rows_.size() == 1 ? *mean : *mean * (rows / all_rows_);
 }
 
-// Dividing by the expected weight gives gradients the scale of the mean from the first batch on, which suits the range
-// of 16-bit gradients. If the weight is 0, the sum and its gradient are 0.
+// The sum is divided by the expected weight of the step, not only at its end by the true weight: so gradients are about
+// as large as those of the mean from the first batch on, and stay in the range of 16-bit floats. If the weight is 0,
+// the sum and its gradient are 0.
 Tensor StepMean::weighted_loss(const WeightedMean& loss, double rows) {
   {
     const NoGrad guard;

@@ -14,7 +14,7 @@ namespace lockstep::train::detail {
 
 /// Returns f's results of all processes, by rank. If f throws in any process, all processes throw: a process in which f
 /// threw throws its own exception; the others throw the exception of the lowest failing rank, with its rank and host.
-/// There IoError, FormatError and InvalidArgument keep their type; anything else becomes CollectiveError.
+/// In the other processes IoError, FormatError and InvalidArgument keep their type; other types become CollectiveError.
 std::vector<std::string> all_or_throw(const World& world, const char* what, const std::function<std::string()>& f);
 
 /// Like all_or_throw(), but f returns lines that must be equal in all processes; otherwise all throw InvalidArgument

@@ -37,7 +37,7 @@ void Recovery::go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimiz
   notes_.push_back(text("lost ", names(lost), ": ", message_of_current_error(),
                         "; training continues from the newest checkpoint on ", names(left)));
   std::cerr << text("[trainer] ", notes_.back(), '\n');
-  // Handles to parameters and buffers stay valid; the checkpoint has their values.
+  // The new memory gets its values from the checkpoint, which is loaded next. reset() keeps the users' handles valid.
   nn::for_each_state(module, [&](const nn::Path&, nn::State& value) {
     if (value.defined() && is_lost(value.device()))
       value.reset(zeros(value.sizes(), {.dtype = value.dtype(), .device = left.front()}));

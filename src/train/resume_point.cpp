@@ -10,7 +10,8 @@
 namespace lockstep::train::detail {
 namespace {
 
-// Contradictory numbers count as damage too: the file may have no checksums, or have been renamed.
+// Numbers that contradict each other count as damage too: a damaged file may have no checksums, and a file may have
+// been renamed to another step.
 void check(const std::string& file, bool holds, const auto&... reason) {
   if (!holds) throw FormatError(file, 0, text(reason...));
 }
@@ -32,7 +33,7 @@ ResumePoint point_in(const std::string& file, std::int64_t step, Checkpoint chec
   check(file, at.reported_step >= 0 && at.reported_step <= step, "expected a reported_step from 0 to step ", step,
         ", got ", at.reported_step);
   check(file, std::isfinite(at.seconds) && at.seconds >= 0, "expected seconds of at least 0, got ", at.seconds);
-  // A user's own loader need not count epochs.
+  // Epoch 0 is accepted, because a loader that a user has written need not count epochs.
   check(file, loader.epoch == 0 || loader.epoch >= at.epoch, "expected a loader after at least ", at.epoch,
         " epochs, got ", loader.epoch);
   return at;

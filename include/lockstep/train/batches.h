@@ -1,5 +1,5 @@
-// Batches: a handle to a loader of any type, for the training loop. It has the loader's batches, epoch after epoch, and
-// its state.
+// Batches: a handle to a loader of any type. Through it the training loop iterates over the loader's batches in each
+// epoch, and saves and restores the loader's position.
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@ struct LoaderHandle {
   std::function<std::int64_t()> size;                        ///< Batches in an epoch.
   std::function<data::LoaderState()> state;                  ///< The loader's position, for checkpoints.
   std::function<void(const data::LoaderState&)> load_state;  ///< Continues from that position.
-  /// This process's part of each batch's rows. Nullopt if the loader does not know it, or if it is all rows.
+  /// The part of each batch's rows that this process loads. Nullopt if the loader has no share, or loads all rows.
   std::optional<data::BatchShare> share = {};
   /// Rows of the current batch over all processes; set together with share.
   std::function<std::int64_t()> rows_of_all;
@@ -82,7 +82,7 @@ struct Batches : LoaderHandle {
 };
 
 /// Returns the batch with every tensor in it detached and on `device`. A tensor that is already on `device` is not
-/// copied. Does not compile for a batch that may hide tensors (for_each_tensor).
+/// copied. Does not compile for a batch type that may contain tensors which for_each_tensor() cannot find.
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
   for_each_tensor(batch, MemberPath(), [&](const MemberPath&, Tensor& tensor) { tensor = tensor.detach().to(device); });

@@ -71,15 +71,15 @@ class LOCKSTEP_API FitState {
  private:
   friend class detail::FitLoop;
   friend class Monitor;
-  /// Throws InvalidArgument, in all processes.
+  /// Throws InvalidArgument. All processes must call it, and all of them throw.
   [[noreturn]] void refuse(const std::string& message) const;
   explicit FitState(detail::FitLoop& loop) noexcept : loop_(&loop) {}
 
   detail::FitLoop* loop_;
 };
 
-/// Called in the order of FitOptions::callbacks, in every process. An exception from a callback ends fit(). If a
-/// callback must continue exactly in a resumed run, it keeps its data in its state dict.
+/// fit() calls the callbacks in the order of FitOptions::callbacks, in every process. An exception from a callback ends
+/// fit(). A callback that must continue exactly in a resumed run returns its data from state_dict().
 class LOCKSTEP_API Callback {
  public:
   virtual ~Callback();
@@ -87,7 +87,7 @@ class LOCKSTEP_API Callback {
   /// Called after the checkpoint, if any, was loaded; and again when training continues after the loss of a device.
   virtual void on_fit_begin(FitState&) {}
   virtual void on_fit_end(FitState&) {}  ///< Not called after an error.
-  /// Also called for the remainder of an epoch that a resumed run starts in.
+  /// Also called if a resumed run starts in the middle of an epoch.
   virtual void on_epoch_begin(FitState&) {}
   /// Called after validation, before a schedule steps and before a checkpoint is written.
   virtual void on_epoch_end(FitState&) {}

@@ -40,7 +40,7 @@ class LOCKSTEP_API Monitor {
   std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0 before the first best value.
   MetricMode mode() const noexcept { return mode_; }                ///< Which values are better.
   void reset();
-  /// Records this as the best value.
+  /// Records `best`, the value of `epoch`, as the best value so far.
   void set(double best, std::int64_t epoch) noexcept { best_ = best, best_epoch_ = epoch; }
 
  private:

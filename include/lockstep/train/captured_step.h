@@ -77,10 +77,10 @@ class CapturedStep {
   /// the shapes of the step before.
   ///
   /// Throws InvalidArgument, during the capture, if the function reads a value on the host (item(), a copy to the CPU,
-  /// error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, runs a backward
-  /// through an earlier forward pass, or works with other processes. The work up to that point is done, as in an eager
-  /// step that throws there. Also throws InvalidArgument if an optimizer, a schedule or a module of the captured step
-  /// was destroyed, and if this was moved from.
+  /// error_if_nonfinite, GradScaler), copies from the host, draws from a random generator that one replica has for
+  /// itself, calls backward() on a result of an earlier forward pass, or communicates with other processes. The work up
+  /// to that point is done, as in an eager step that throws there. Also throws InvalidArgument if an optimizer, a
+  /// schedule or a module of the captured step was destroyed, and if the CapturedStep was moved from.
   template <class... Inputs>
   Tensor operator()(const Inputs&... inputs) {
     static_assert((std::is_convertible_v<const Inputs&, Tensor> && ...), "a captured step takes tensors");

@@ -50,7 +50,7 @@ class LOCKSTEP_API Checkpoint {
   void put(std::string_view section, double number);
 
   bool contains(std::string_view section) const;  ///< True if the section exists.
-  /// Throw InvalidArgument unless the section exists and is of that kind.
+  /// Throw InvalidArgument if there is no such section, or if it holds something of another kind.
   StateDict tensors(std::string_view section) const;
   data::LoaderState loader(std::string_view section) const;  ///< See tensors().
   GeneratorState generator(std::string_view section) const;  ///< See tensors().

@@ -35,10 +35,10 @@ LOCKSTEP_API Tensor binary_accuracy(const Tensor& output, const Tensor& target);
 LOCKSTEP_API Tensor mean_absolute_error(const Tensor& output, const Tensor& target);
 LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& target);
 
-/// A metric of an output and its target: the mean over the batch, detached.
+/// A metric, such as accuracy: a function that compares a model's output with the target.
 struct NamedMetric {
   std::string name;
-  Tensor (*of)(const Tensor& output, const Tensor& target);  ///< The mean over the batch.
+  Tensor (*of)(const Tensor& output, const Tensor& target);  ///< The mean over the batch, detached.
   optim::MetricMode mode;                                    ///< Which values are better.
 };
 /// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument

@@ -40,7 +40,7 @@ namespace detail {
 class LOCKSTEP_API LRSweep {
  public:
   /// Saves the state of module, optimizer, loader and random numbers. Throws InvalidArgument for options out of range,
-  /// and for an optimizer or loader that does not fit the module or the share.
+  /// an optimizer that would not train the module, an empty loader, and a loader with another share than `share`.
   LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module, optim::Optimizer& optimizer,
           const LoaderHandle& loader, const data::BatchShare& share);
   ~LRSweep();

@@ -27,7 +27,7 @@ namespace lockstep::train::detail {
 
 struct ResumePoint;
 
-/// The calls of one step.
+/// The functions that Passes::train() calls in each step.
 struct StepHooks {
   std::function<void()> begin;
   /// Called after an objective's gradients were computed. It must multiply them by `factor`, if that is defined.
@@ -104,7 +104,7 @@ class LOCKSTEP_API FitLoop {
   void step_schedules(ScheduleStep turn);
   std::vector<MeanSum> validated(const Validate& validate);
   void call_callbacks(void (Callback::*turn)(FitState&));
-  /// Sets is_stopping_ if a callback of any process requested it. One exchange, if there are callbacks.
+  /// Sets is_stopping_ if a callback of any process requested it. If there are callbacks, the processes exchange once.
   void agree_to_stop();
   void save();
   StateDict collected_metrics();

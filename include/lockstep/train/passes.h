@@ -62,7 +62,7 @@ class Passes {
   /// gradients one after the other.
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics, const StepHooks& hooks) {
     std::vector<Batch> group;
-    std::vector<std::int64_t> rows;  // of each batch; over all processes if the loader has rows_of_all, else here
+    std::vector<std::int64_t> rows;  // of each batch; of all processes if the loader has rows_of_all, else of this one
     std::vector<std::vector<std::uint64_t>> versions;
     const auto finish = [&] {
       for (std::size_t i = 0; i < group.size(); ++i)
@@ -134,7 +134,8 @@ class Passes {
     }
     const Tensor& mean = std::get<Tensor>(loss);
     check_loss(mean);
-    // The loss is this process's part of a sum over processes; the metric expects the mean over this process's rows.
+    // If is_part, the loss is this process's part of a sum over processes. The metric needs the mean over this
+    // process's rows, so the loss is multiplied by all rows / own rows.
     const bool is_part =
         model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && model_.own_rows() > 0;
     metrics.add(objective.name,

@@ -46,8 +46,8 @@ inline data::BatchShare share_of(const World& world, std::size_t devices) {
 /// Moves the module to the first device, in place: handles to its parameters stay valid, and training this object
 /// trains the module. The module must outlive this object. One thread at a time.
 ///
-/// Outputs have the same rank as on one device: if DataParallelOptions::gather is Gather::concatenate, a 0-dim output
-/// is the mean of the replicas' outputs, weighted by rows.
+/// Outputs have as many dimensions as on one device: if DataParallelOptions::gather is Gather::concatenate, a 0-dim
+/// output is the mean of the replicas' outputs, weighted by rows.
 template <class M>
 class Prepared {
   static_assert(!std::derived_from<M, lockstep::detail::DataParallelMark>,
@@ -115,10 +115,10 @@ class Prepared {
   }
 
  private:
-  // Counts rows as DataParallel's scatter does.
+  // Sets batch_rows_ to the size along dim_ of the first tensor that is not 0-dim, as DataParallel's scatter does.
   template <class Argument>
   void count_rows(const Argument& argument) {
-    if constexpr (kHoldsTensors<Argument>)  // for_each_tensor() with this function does not change the argument
+    if constexpr (kHoldsTensors<Argument>)  // the const_cast is safe: the function below does not change the tensors
       for_each_tensor(const_cast<Argument&>(argument), MemberPath(), [&](const MemberPath&, const Tensor& tensor) {
         if (batch_rows_ < 0 && tensor.defined() && tensor.dim() > 0) batch_rows_ = tensor.size(int(dim_));
       });

@@ -42,8 +42,9 @@ namespace lockstep::train {
 /// Computes the loss of a batch, which is on model.device(). The loss is a tensor of one element (the mean over the
 /// batch's rows), or a WeightedMean, which has its own weight. With several processes it covers this process's rows.
 /// With .parallel = {.loss = ProcessLoss::sum} a tensor is instead this process's part of a sum, such as the sum of its
-/// rows' losses divided by model.batch_rows(); the bits then do not depend on the number of processes. The function is
-/// also called for validation, without gradients and in evaluation mode. Means that it adds to `metrics` are reported.
+/// rows' losses divided by model.batch_rows(); results then have the same bits for any number of processes. The
+/// function is also called for validation, without gradients and in evaluation mode. Means that it adds to `metrics`
+/// are reported.
 template <class M, class Batch>
 class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)> {
   using Function = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
@@ -99,7 +100,7 @@ struct FitOptions {
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_loss();
-/// Throws InvalidArgument if the loader has a share, and it is not `expected`.
+/// Throws InvalidArgument if the loader has another share than `expected`. A loader without a share is accepted.
 LOCKSTEP_API void check_loader_share(const LoaderHandle& loader, const data::BatchShare& expected);
 /// The means over the rows of all processes.
 LOCKSTEP_API std::map<std::string, double> means_over_all(const World& world, Metrics& metrics);
