@@ -147,13 +147,13 @@ class Backend {
   /// Returns true if convolutions of this dtype are fastest in the channels-last layout.
   virtual bool prefers_channels_last(DType /*dtype*/) const noexcept { return true; }
 
-  // Memory. deallocate waits for the device's work, as cudaFree does.
+  // Memory. deallocate() waits for the device's work, as cudaFree does.
   /// Returns null if the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
 
-  // Page-locked host memory, which devices read directly. deallocate_pinned does not wait for copies, so none may be
-  // pending.
+  // Page-locked host memory, which devices read directly. deallocate_pinned() does not wait: call it only when all
+  // copies from the memory have ended.
   /// Returns null if the backend has no such memory, or none left. Aligned to at least 64 bytes. Throws BackendError
   /// for other failures.
   virtual void* allocate_pinned(std::size_t /*bytes*/) { return nullptr; }

@@ -79,7 +79,8 @@ void DeviceThread::run() {
   }
 }
 
-// Returns the first job that may run here, or the end. Call it with the lock held.
+// Returns the first job that this thread may run now (inside a pass only jobs of passes, see wait_until()), or the end.
+// Call it with the lock held.
 std::deque<DeviceThread::Job>::iterator DeviceThread::next_job() {
   const bool in_pass = context().in_pass;
   return std::ranges::find_if(jobs_, [&](const Job& job) { return job.context.in_pass || !in_pass; });

@@ -63,10 +63,10 @@ class DeviceThread {
   std::thread thread_;
 };
 
-/// Takes several devices for one pass, all at once, for a scope. Passes that share a device run one after the other. If
-/// two passes interleaved, the replicas of each could wait for the other's. A waiting reservation holds no device, and
-/// its thread runs its own queue meanwhile. A device thread that reserves other devices also reserves its own, so that
-/// it does not run another pass's replica on top of its stack.
+/// Takes several devices for one pass, all at once, for a scope. So passes that share a device run one after the other.
+/// (If two passes interleaved, each could wait for a replica that is queued behind a replica of the other pass.) A
+/// waiting reservation holds no device, and its thread runs its own queue meanwhile. A device thread that reserves
+/// other devices also reserves its own, so that it does not run another pass's replica on top of its stack.
 class Reservation {
  public:
   explicit Reservation(std::vector<DeviceThread*> threads);

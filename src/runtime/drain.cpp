@@ -41,7 +41,7 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-// Returns true if the text of `thrown`, or of an attached error, begins with the message. Context may follow.
+// Returns true if `thrown`, or an error attached to it, has this message, with or without context after it.
 bool says(const Error& thrown, const std::string& message) {
   if (std::string_view(thrown.what()).starts_with(message)) return true;
   for (const std::exception_ptr& other : thrown.attached())

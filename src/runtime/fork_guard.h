@@ -7,7 +7,7 @@
 namespace lockstep {
 
 namespace detail {
-inline std::atomic<bool> forked = false;  // this process was forked from one that had loops or devices
+inline std::atomic<bool> forked = false;  // this process was forked after watch_forks()
 inline std::atomic<bool> forked_from_user_of_gpus = false;
 [[noreturn]] void throw_forked(const char* op);
 }  // namespace detail

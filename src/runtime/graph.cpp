@@ -43,7 +43,7 @@ struct Graph::State {
   std::vector<CapturePool*> pools;   // by device; null for devices whose capture has not ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
-  // Each object with the number of its failures at the end of the capture.
+  // The communicators that the captured work uses, each with the number of its failures at the end of the capture.
   std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;
 
   Backend& backend() { return devices->backend(); }

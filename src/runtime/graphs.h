@@ -25,7 +25,7 @@ using GraphHandle = void*;
 class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
-  virtual std::uint64_t failures() const noexcept = 0;  ///< How often it failed. Each failure breaks earlier graphs.
+  virtual std::uint64_t failures() const noexcept = 0;  ///< How often it failed. A failure breaks earlier graphs.
 };
 
 class Graphs {

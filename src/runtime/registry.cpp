@@ -78,8 +78,8 @@ class Registry {
   }
 
  private:
-  // The trace begins first. So its file is written last, after exit handlers that are registered later complete all
-  // work.
+  // The trace begins before the backend is made, so its exit handler runs last: the file is written after the other
+  // handlers have completed all work.
   Registry() : cpu_((begin_trace_of_environment(), make_cpu_backend())) {}
 
   const std::shared_ptr<DeviceSet>& accelerators_locked() {

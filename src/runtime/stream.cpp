@@ -32,7 +32,7 @@ Device cuda::Event::device() const { return state().device; }
 bool cuda::Event::query() const {
   Backend& backend = state().backend;
   if (backend.query_event(state_->handle)) return true;
-  backend.poll_failures();  // the caller may poll until the event has completed
+  backend.poll_failures();  // else a caller that loops until true would never see NCCL fail
   return false;
 }
 void cuda::Event::synchronize() const {

@@ -29,7 +29,7 @@ class LOCKSTEP_API Device {
   Device(const std::string& name) : Device(std::string_view(name)) {}
   /// The CPU, or cuda:index. Throws InvalidArgument for a negative index, and for a nonzero index of the CPU.
   Device(DeviceType type, int index = 0);
-  Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
+  Device(int) = delete;  ///< Write Device::cuda(0): the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.
   static Device cuda(int index);
 

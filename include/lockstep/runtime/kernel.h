@@ -95,7 +95,8 @@ class KernelRef {
   static Owned copied(const KernelRef& kernel) {
     return Copied<F>{*static_cast<const F*>(kernel.body_), kernel.call_};
   }
-  // Most kernels are trivially copyable: those of similar size share one instantiation.
+  // Most kernels are trivially copyable. They are copied as bytes, rounded up to a multiple of 128, so that kernels of
+  // similar size share one instantiation of std::function.
   template <std::size_t kBytes>
   struct alignas(std::max_align_t) Bytes {
     std::byte bytes[kBytes];

@@ -15,7 +15,7 @@ namespace cuda {
 class Event;
 }
 
-/// Priorities of the streams of a pool.
+/// The priority of a stream from a device's pool, as in CUDA.
 enum class StreamPriority : std::uint8_t { normal, high };
 
 /// Names one of a device's streams: a small value. Streams live as long as their device. Using a stream after its
@@ -33,8 +33,8 @@ class LOCKSTEP_API Stream {
   void synchronize() const;
   /// Returns true if all work enqueued so far has ended. Throws as synchronize() does.
   bool query() const;
-  /// Work that is enqueued here later starts after the event. The host waits only if exactly one of stream and event
-  /// belongs to the CPU.
+  /// Work that is enqueued on this stream later starts after the event. The host waits only if one of stream and event
+  /// belongs to the CPU and the other to a GPU.
   void wait(const cuda::Event& event) const;
   /// Returns an event that marks the work enqueued so far.
   cuda::Event record() const;

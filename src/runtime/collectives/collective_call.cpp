@@ -74,7 +74,7 @@ struct Range {
   std::size_t rank = 0;
 };
 
-// Adds the rank's memory ranges; two in-place buffers are one written range.
+// Adds the rank's memory ranges to `ranges`. The two buffers of an in-place operation are one range that is written.
 void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();
   for (const MemoryAccess& access : accesses_of(call, rank)) {
@@ -158,7 +158,7 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
   const auto add = [&](std::size_t sender) {
     if (sender != rank) senders.push_back(sender);
   };
-  const std::size_t first = call.first_rank, root = std::size_t(call.root);  // the root may belong to another process
+  const std::size_t first = call.first_rank, root = std::size_t(call.root);  // ranks of all processes' devices
   const auto add_all = [&](const auto& sends) {
     for (std::size_t other = 0; other < call.parts.size(); ++other)
       if (sends(other)) add(other);

@@ -102,8 +102,8 @@ struct CachingAllocator::Impl {
   const std::size_t limit;
   const std::size_t granularity;
 
+  // A spin lock, because locking a std::mutex twice would take longer than the rest of an allocation and its release.
   // Held for nanoseconds only, and never while the backend allocates or frees memory, which may wait for the device.
-  // Locking a std::mutex twice would take longer than the rest of an allocation and its release.
   Mutex mutex;
   // Guarded by the mutex:
   BlockHeaders headers;

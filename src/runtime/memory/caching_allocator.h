@@ -2,9 +2,9 @@
 //
 // Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004): allocation and release in constant time, with
 // splitting and immediate merging. The block headers are kept apart from the memory, which the host may not be able to
-// access. Stream order makes it safe to reuse a freed block at once on its own stream. If a block was also recorded on
-// other streams, events are recorded there at its release, and it becomes free when they have completed. Other streams
-// get the memory only through the backend, after a whole segment was free.
+// access. Stream order makes it safe to reuse a freed block at once on its own stream. If a block was also used on
+// other streams (record_stream()), its release records an event on each of them, and the block becomes free when the
+// events have completed. Memory goes to another stream only through the backend, after its whole segment was free.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class CachingAllocator {
 
   /// Until end_capture(), memory comes from a pool of the capture, and freed blocks stay in that pool, because captured
   /// work uses their addresses at each replay. The pool takes whole segments from the cache of the same stream; if the
-  /// device is full, the rest of the cache is freed. No event is queried.
+  /// device is full, the rest of the cache is freed. During the capture no event is queried.
   void begin_capture();
   CapturePool* end_capture() noexcept;
   /// Called when the captured work will not be replayed any more. Its memory returns to the cache, in the order of the

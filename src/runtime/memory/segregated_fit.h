@@ -1,8 +1,8 @@
 // Free blocks by size: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004), with the block headers kept apart
 // from the memory, which the host may not be able to access. Independent of devices and streams. Not thread-safe.
 //
-// A block is cut from the end of a larger free block. The remainder keeps its header, and usually stays in its list.
-// Therefore the first header of a segment lives as long as the segment.
+// A block is cut from the end of a larger free block. The rest, at the front, keeps its header, and usually stays in
+// its list. Therefore the header of a segment's first block lives as long as the segment.
 #pragma once
 
 #include <array>

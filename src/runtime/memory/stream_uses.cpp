@@ -42,7 +42,7 @@ bool record(Backend& backend, StreamUse& use) noexcept {
     backend.record(use.event, use.queue->stream);
     use.recorded = true;
   } catch (...) {
-    // The next collect() tries again. An event that is recorded later also covers the work of this use.
+    // The next collect() tries again: an event that is recorded later also covers the work of this use.
   }
   return use.recorded;
 }

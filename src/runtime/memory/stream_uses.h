@@ -5,7 +5,7 @@
 // The host only queries events (query_event), and never waits with synchronize_event: errors of asynchronous work
 // belong to their streams, and the user's next synchronization reports them. If recording or querying itself fails (on
 // a lost device), the state of the work is unknown. The block then stays deferred, and the next collect() tries again.
-// No error is lost by this, because no work is enqueued here.
+// No error of work is lost by this, because this class enqueues no work.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ std::string rank_of_launcher() {
   return "";
 }
 
-// The destination of the trace: one file, or a folder with one file per GPU.
+// Where the trace is written: to one file, or to a folder with one file per GPU.
 struct Destination {
   fs::path path;
   bool is_folder = false;

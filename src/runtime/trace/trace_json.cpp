@@ -97,7 +97,7 @@ std::string kernel_name(const TraceEvent& event) {
               name_in_kernel(event.collective->dtype));
 }
 
-// The profiler's name of an operation, its category, and the call that enqueues it.
+// An operation's name in PyTorch's profiler, its category there, and the CUDA call that enqueues it.
 struct Naming {
   std::string name;
   const char* category;
@@ -192,7 +192,7 @@ class Writer {
     if (!is_cpu && event.host_thread != 0) write_call(event, naming.call, correlation);
   }
 
-  // Writes the arguments of PyTorch's ParamCommsUtils.hpp.
+  // Writes the arguments that PyTorch records for a collective (ParamCommsUtils.hpp).
   void write_collective(const TraceEvent& event) {
     const TraceCollective& collective = *event.collective;
     out_ << ", \"Collective name\": " << json_string(names_of(event).profiler)
@@ -211,7 +211,7 @@ class Writer {
     flow("\"f\", \"bp\": \"e\"", correlation, event.device.index(), event.stream, event.start_us);
   }
 
-  // The caller appends arguments and "}}".
+  // Writes one operation up to its arguments. The caller appends the arguments and "}}".
   void slice(const char* category, const std::string& name, int process, int thread, double start_us, double end_us) {
     const std::int64_t begin = nanoseconds(start_us);
     begin_item();
