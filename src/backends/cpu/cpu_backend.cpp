@@ -31,7 +31,7 @@ class CpuBackend final : public Backend {
   void* allocate(int, std::size_t bytes) override { return host::allocate(bytes); }
   void deallocate(int, void* memory, std::size_t) noexcept override { host::deallocate(memory); }
 
-  // One stream, whose work has always ended.
+  // The CPU has one stream. Its work has always ended, because calls compute before they return.
   void* create_stream(int, int, StreamPriority) override { return nullptr; }
   bool query_stream(StreamHandle) override { return true; }
   void synchronize_stream(StreamHandle) override {}

@@ -1,5 +1,5 @@
-// Offsets in a range of memory that was allocated once: first fit, with merging of neighbours. It serves the caching
-// allocator's segments, so there are few ranges. Not thread-safe.
+// Arena: hands out parts of one large allocation, as offsets: first fit, with merging of free neighbours. Only the
+// caching allocator takes parts, for its segments, so there are few. Not thread-safe.
 #pragma once
 
 #include <cstddef>

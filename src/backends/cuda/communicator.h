@@ -23,14 +23,14 @@ class CudaCommunicator {
   virtual void enqueue(const CollectiveCall& call) = 0;
   /// Ends pending operations on all ranks, within some seconds. Any thread.
   virtual void abort() noexcept = 0;
-  /// The number of failures so far. Operations captured before a failure refer to ranks that no longer exist.
+  /// The number of failures so far. A failure destroys NCCL's ranks, so operations captured earlier cannot be replayed.
   virtual std::uint64_t failures() const noexcept { return 0; }
   /// Returns the error of an enqueued operation that failed or cannot end, once per error; else null. Polled while the
   /// host waits; any thread.
   virtual std::exception_ptr failure() noexcept = 0;
 };
 
-/// A rank: a device in the user's numbering, on a card in CUDA's.
+/// A rank: the user's number of its device, and CUDA's number of the device's card.
 struct Member {
   int device;
   int card;

@@ -105,7 +105,7 @@ void copy_from_pinned(const Copy& copy, CudaStream& stream) {
 }
 
 void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
-  // The host empties one buffer while the card fills the next.
+  // Two buffers at a time: the host copies from one while the card fills the next.
   PinnedBuffer buffer;
   Copy in_buffer;
   const auto deliver = [&] {

@@ -84,10 +84,10 @@ class CudaBackend final : public Backend {
   void wait_until(Query&& ended, Clock::duration patience = {});
 
   const CudaOptions options_;
-  // Orders collectives: they enter the streams of all devices in one order. A launched rank waits on its card for ranks
-  // that are not launched yet. So until all ranks of a collective are launched, no other thread may make a call in
-  // which CUDA may wait for a card. Such calls allocate or free memory, create streams, load kernels, plan products,
-  // create or destroy communicators, or enable peer access.
+  // Held while the ranks of a collective are launched, so that collectives enter the streams of all devices in one
+  // order. Also held in every call in which CUDA may wait for a card: a launched rank occupies its card until the other
+  // ranks are launched, and the call would delay these launches forever. Such calls allocate or free memory, create
+  // streams, load kernels, plan products, create or destroy communicators, or enable peer access.
   IssueMutex issue_mutex_;
   CudaGraphs graphs_{issue_mutex_};
   std::vector<std::unique_ptr<CudaDevice>> devices_;
@@ -244,7 +244,7 @@ void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event).event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
-// Does not report failures of collectives; synchronization reports them.
+// Does not throw failures of collectives: the next synchronization throws them.
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
@@ -366,8 +366,8 @@ void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& ca
   static_cast<CudaCommunicator*>(handle)->enqueue(call);
 }
 
-// Enables peer access between all cards, once, as far as the hardware supports it and allows one more peer. Between
-// other cards the driver stages copies through the host.
+// Enables peer access, once, for each pair of cards whose hardware supports it and allows one more peer. Between other
+// cards the driver copies through the host's memory.
 void CudaBackend::reach_peers() {
   std::call_once(peers_, [this] {
     const std::scoped_lock issue_lock(issue_mutex_);
@@ -393,7 +393,7 @@ void CudaBackend::collect_failures() {
     if (std::exception_ptr failure = communicator->failure()) failures_.push_back(std::move(failure));
 }
 
-// Checks at most once per kBetweenLooks, however many threads call it.
+// Called often, by any number of threads; checks at most once per kBetweenLooks.
 void CudaBackend::poll_failures() {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep next = next_look_.load(std::memory_order_relaxed);

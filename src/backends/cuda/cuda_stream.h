@@ -1,5 +1,5 @@
-// A stream with its workspaces, and an event. Only one kernel body at a time is enqueued on a stream, so it may use the
-// stream's workspaces.
+// A stream with its workspaces, and an event. A stream's lock is held while an operation is enqueued, and its kernels
+// run in order, so all operations of the stream share its workspaces.
 #pragma once
 
 #include <atomic>

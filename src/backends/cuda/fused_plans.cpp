@@ -14,7 +14,7 @@ constexpr std::size_t kApart = 256;  // alignment in bytes of the parts of a wor
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kApart - 1) / kApart * kApart; }
 
-// Offsets in the workspace: of each tensor that is copied into the layout, and of cuDNN's own workspace.
+// Offsets in the workspace: by role, of the copy of each tensor that is not in_place; and of cuDNN's own workspace.
 struct Places {
   std::array<std::size_t, 3> tensors = {};
   std::size_t cudnn = 0;
@@ -42,8 +42,8 @@ bool is_supported(cudnnStatus_t result) {
 
 }  // namespace
 
-// Returns true if there is a handle. There is none without cuDNN, or if cuDNN does not support this card. Throws if
-// cuDNN fails.
+// Creates cuDNN's handle at the first call. Returns false if cuDNN cannot be loaded or does not support this card.
+// Throws if cuDNN fails.
 bool FusedPlans::is_ready() {
   if (std::exchange(asked_, true)) return handle_ != nullptr;
   try {

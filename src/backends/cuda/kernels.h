@@ -1,5 +1,5 @@
-// The backend's own two kernels: a reduction over the ranks of one card, and the part of a matrix product without the
-// sum over k.
+// The backend's own two kernels: a reduction over ranks that share a card, and the epilogue of a matrix product (bias,
+// activation).
 #pragma once
 
 #include <array>

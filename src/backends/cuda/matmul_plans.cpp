@@ -123,8 +123,9 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           std::int64_t(m.activation)};
 }
 
-// Not every kind of product supports every epilogue. In float64, cuBLASLt's GELU is accurate to only ten digits
-// (measured with 13.0 on an H200).
+// If cuBLASLt does not support the epilogue (bias, activation) for this kind of product, makes a plan without it; run()
+// then launches a kernel for the epilogue. It also does so for GELU in float64, because cuBLASLt's is accurate to only
+// ten digits (measured with 13.0 on an H200).
 MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   const cublasLtEpilogue_t epilogue = epilogue_of(m);
   std::optional<Plan> plan;
@@ -162,9 +163,9 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   check(cublas_lt().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate", device_);
   const Preference preference(made);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // Split-k parts of a long inner dimension are added in a fixed order, and in the compute type.
+  // An algorithm that splits a long inner dimension (split-k) must add the parts in a fixed order, in the compute type.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  // cuBLASLt derives the bias's alignment from its pointer.
+  // The bias needs no preference: cuBLASLt derives its alignment from its pointer.
   const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(b_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(a_bytes));

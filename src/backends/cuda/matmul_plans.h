@@ -28,8 +28,7 @@ class MatmulPlans {
   void run(const Matmul& matmul, cudaStream_t stream);
 
  private:
-  // All that the choice of an algorithm depends on: the product's description, with the alignment of its pointers in
-  // place of the pointers.
+  // A kind of product, for which one plan is made: a Matmul with the alignment of each pointer in place of the pointer.
   using Key = std::array<std::int64_t, 20>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;

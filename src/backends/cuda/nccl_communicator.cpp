@@ -1,9 +1,9 @@
-// NCCL for all ranks of this process: one group per operation, one stream per rank. Ranks of other processes are
-// members of the same communicators, which share process 0's ncclUniqueId.
+// A communicator by NCCL: one ncclComm_t for each rank of this process, one group of NCCL calls per operation. The
+// ranks of other processes join with the same ncclUniqueId, which process 0 makes.
 //
-// Communicators are non-blocking, so that all waits have a limit. If an NCCL call does not finish in time, or an
-// operation does not end within its limit after this process's ranks have reached it, it is aborted on all ranks at
-// once. After a failure the next operation creates new communicators.
+// NCCL's communicators are non-blocking, so that all waits have a limit. If an NCCL call does not finish in time, or an
+// operation does not end within its limit after this process's ranks have reached it, all ranks are aborted at once.
+// After a failure in a single process the next operation creates new communicators.
 //
 // With several processes a failure in one ends all of them, through their common transport, because NCCL does not
 // notice that a process is lost. All limits are then the transport's.
@@ -42,7 +42,8 @@ constexpr seconds kSelfTestLimit(30);
 constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more channels
 constexpr seconds kAbortLimit(5);
 
-// NCCL gives each group to another thread, which finishes before a sleep would end. So spin first.
+// A wait for NCCL spins for this long before it sleeps: NCCL hands each group to a thread of its own, which usually
+// finishes earlier than a sleep would end.
 constexpr std::chrono::microseconds kAwake(500);
 
 bool wait_until(milliseconds limit, const std::function<bool()>& done) {
@@ -210,7 +211,7 @@ class NcclCommunicator final : public CudaCommunicator {
     return false;
   }
 
-  // Drains, and finalizes NCCL's communicators. Returns true if they can be destroyed.
+  // Waits for all enqueued operations, then finalizes NCCL's communicators. Returns true if they can be destroyed.
   bool finalize() noexcept try {
     if (!has_drained()) return false;
     for (ncclComm_t comm : comms_)
@@ -233,7 +234,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   };
 
-  // Sums a known number, on streams of its own.
+  // Tests that the cards can communicate: all-reduces a known number, on new streams, and checks the sum.
   void self_test() {
     last_ = {"self-test", sizeof(int)};
     std::vector<Summand> summands(members_.size());
@@ -292,7 +293,7 @@ class NcclCommunicator final : public CudaCommunicator {
     if (is_nccl_error(end)) fail(failed_rank().value_or(0), nccl().ncclGetErrorString(end));
   }
 
-  // Waits until NCCL has finished the host's side of all calls so far.
+  // Waits until NCCL has processed all calls so far on the host, that is, until none returns ncclInProgress.
   void wait_until_ready(seconds of_one_process, const std::string& hint) {
     const milliseconds longest = limit(of_one_process);
     const bool is_ready = wait_until(longest, [&] {
@@ -307,7 +308,7 @@ class NcclCommunicator final : public CudaCommunicator {
     return peers_.transport ? peers_.transport->time_limit() : of_one_process;
   }
 
-  // Throws if a rank here or another process has failed.
+  // Throws if a rank of this process, or another process, has failed.
   void check_ranks(const std::string& hint) {
     check_peers();
     if (const std::optional<std::size_t> rank = failed_rank()) fail(*rank, hint);
@@ -349,7 +350,7 @@ class NcclCommunicator final : public CudaCommunicator {
       unwatched_.push_back(std::move(watched_.front()));
   }
 
-  // Checks the cards, because NCCL does not.
+  // Fails if a card has failed. NCCL does not notice that.
   void check_cards() {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const cudaError_t state = cudaEventQuery(watched_.back().ended[rank].get());

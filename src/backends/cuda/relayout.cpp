@@ -17,8 +17,8 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int kMaxDims = 5;
 
-// The dimensions in the order of the written memory (largest stride first), after leading dimensions of size 1 that
-// fill up the arrays.
+// The arguments of the kernel. Dimensions are sorted by the stride of the written tensor, largest first, so that writes
+// are sequential. The arrays begin with dimensions of size 1 if the tensor has fewer than kMaxDims.
 template <class T>
 struct Walk {
   const T* from;

@@ -25,8 +25,8 @@ std::string words_of_loader() {
 }
 
 void* open(const VendorLibrary::Description& library) {
-  // Opened by its bare name, so that the loader finds a copy that is already loaded: it compares with the loaded files'
-  // sonames.
+  // A name without a folder, so that dlopen finds a copy that is already loaded, from any folder: it compares the name
+  // with the sonames of loaded files.
   if (void* const handle = dlopen(library.file.c_str(), RTLD_LAZY | RTLD_LOCAL)) return handle;
   std::string words = words_of_loader();
   if (!library.folder.empty()) {

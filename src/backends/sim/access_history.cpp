@@ -5,7 +5,7 @@
 namespace lockstep::sim {
 namespace {
 
-/// The first of these ranges that extends beyond `address`.
+/// Returns the first range that ends after `address`.
 template <class Ranges>
 auto first_beyond(Ranges& ranges, std::uintptr_t address) {
   auto range = ranges.upper_bound(address);
@@ -34,7 +34,8 @@ void AccessHistory::remember(const PastAccess& access, const Clock& clock, const
   const std::uintptr_t begin = begin_of(access.region), end = end_of(access.region);
   const bool write = access.kind == AccessKind::write;
 
-  // An access is superseded if every access that races with it would also race with the new one.
+  // A past access is superseded, and need not be kept, if any later access that races with it would also race with the
+  // new one.
   const auto superseded = [&](const PastAccess& past) {
     return (write || past.kind == AccessKind::read) && past.happened_before(clock);
   };

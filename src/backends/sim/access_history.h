@@ -31,11 +31,13 @@ struct PastAccess {
 
 class AccessHistory {
  public:
-  /// Returns an access to the same bytes that is not before `clock`, if it or the new access is a write; else null.
+  /// Checks a new access, made at `clock`: returns a past access that races with it, or null. Two accesses race if they
+  /// share a byte, one of them is a write, and the past one did not happen before `clock`.
   const PastAccess* find_conflict(const Region& region, AccessKind kind, const Clock& clock) const;
 
-  /// Adds an access made at `clock`. Drops the accesses that it supersedes, and those before `host`, because all later
-  /// accesses come after these. All accesses in conflict with it must be before `clock`.
+  /// Adds an access made at `clock`. Drops the accesses that need not be kept any more: those that the new access
+  /// supersedes, and those before `host` (the host has waited for them, so all later accesses come after them). All
+  /// accesses in conflict with the new one must be before `clock`.
   void remember(const PastAccess& access, const Clock& clock, const Clock& host);
 
   /// Drops all accesses to these bytes.

@@ -31,7 +31,8 @@ void append(std::vector<MemoryAccess>& accesses, const Operand& x, std::size_t e
     add(static_cast<const std::byte*>(x.data) + bytes(i * x.stride), bytes(x.columns), x.rows, x.leading);
 }
 
-// Dimensions in the order of memory: the largest stride first, contiguous ones merged, expanded ones omitted.
+// An operand's dimensions, the largest stride first. Neighbours that are contiguous are merged; dimensions of size 1 or
+// stride 0 are omitted.
 struct Walk {
   Shape sizes, strides;
 };

@@ -99,7 +99,7 @@ std::exception_ptr AsyncError::copy() const {
 
 void AsyncError::clear() noexcept {
   cleared_ = true;
-  ++reported_failures;  // after it is cleared: work that is enqueued from now on is not skipped
+  ++reported_failures;  // after cleared_ is set: work that is enqueued from now on is not skipped
   for (const std::shared_ptr<AsyncError>& cause : causes_) cause->clear();
 }
 

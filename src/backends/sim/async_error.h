@@ -16,7 +16,8 @@ namespace lockstep::sim {
 
 class AsyncError {
  public:
-  /// `op` failed on `device` (its name) because of `causes`: reporting one of them to the host also reports the others.
+  /// `op` failed with `error` on the device of this name, because of `causes`. If this error is reported to the host,
+  /// its causes count as reported too; if all causes are reported, so does this error.
   AsyncError(std::exception_ptr error, const char* op, const std::string& device,
              std::vector<std::shared_ptr<AsyncError>> causes = {});
 

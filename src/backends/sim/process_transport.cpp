@@ -21,9 +21,9 @@ namespace {
 using Mutex = RankedMutex<LockRank::transport>;
 using Clock = std::chrono::steady_clock;
 
-// One direction of a channel between two processes: sent messages that are not received yet, and waiting receives, both
-// in order. Each receive has its own condition variable, because a shared one would wake most threads in vain if there
-// are many threads on few cores.
+// The messages from one process to another on one channel: sent ones that are not received yet, and receives that wait
+// for a message, both in order. Each receive has its own condition variable, because with a shared one each message
+// would wake all waiting threads, most of them in vain.
 struct Lane {
   struct Waiting {
     void* data;

@@ -1,5 +1,7 @@
-// Happens-before over declared accesses, with vector clocks. Runs when work is enqueued: order depends on streams and
-// events alone, so races are found that timing does not show. The caller guards the checker with a lock.
+// Finds races: two accesses to the same bytes, at least one of them a write, that no stream, event or wait of the host
+// orders. Each operation declares its accesses; vector clocks tell which operations happen before others. The check
+// runs when work is enqueued and ignores timing, so it also finds a race whose accesses happen to run in the right
+// order. The caller guards the checker with a lock.
 //
 // All threads of the host share one clock: work that one thread has waited for counts as done for all threads.
 #pragma once
@@ -26,8 +28,8 @@ class RaceChecker {
     std::vector<MemoryAccess> accesses;
     std::vector<std::size_t> senders;  ///< The ranks whose data arrive in this rank's memory.
   };
-  /// Like access(), for an operation of several streams. Each rank's memory is used on the rank's stream. A rank is
-  /// ordered only after the ranks whose data it received, that is after the earlier work of their streams.
+  /// Like access(), for a collective. Each rank's accesses happen on the rank's stream. A collective orders a rank only
+  /// after the ranks whose data it receives: later work of its stream comes after earlier work of their streams.
   void access_together(const char* op, std::span<const RankAccesses> ranks);
 
   /// The clock of an event recorded on the stream now.
@@ -41,9 +43,10 @@ class RaceChecker {
     int stream = 0;
     std::string message;
   };
-  /// Removes freed memory. If an access to it is not known to have ended, returns true and fills `unfinished`.
+  /// Drops the accesses to memory that is being freed. If one of them is not known to the host to have ended, returns
+  /// true and fills `unfinished`.
   bool forget(const char* op, const Region& region, Unfinished& unfinished);
-  /// Checks a write of the host. Throws RaceError if an access to the memory is not known to have ended.
+  /// Checks a write of the host. Throws RaceError if the host has not waited for an earlier access to the memory.
   void host_writes(const Region& region) const;
   /// Notes that the accesses to this memory before `clock` have ended. This does not order accesses to other memory.
   void forget_before(const Clock& clock, const Region& region) { history_.forget_before(clock, region); }

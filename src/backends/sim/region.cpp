@@ -7,8 +7,8 @@
 namespace lockstep::sim {
 namespace {
 
-// Rows i of a and j of b overlap if, for q = i - j and d = begin(b) - begin(a),  d - width(a) < q * pitch < d +
-// width(b).
+// Row i of a and row j of b overlap if d - a.row_bytes < (i - j) * pitch < d + b.row_bytes, where d = begin(b) -
+// begin(a). So this looks for such a difference i - j.
 bool overlaps_at_pitch(const Region& a, const Region& b, std::size_t pitch_bytes) noexcept {
   const auto pitch = std::int64_t(pitch_bytes);
   const auto distance = std::int64_t(begin_of(b)) - std::int64_t(begin_of(a));

@@ -77,9 +77,9 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   if (memory != nullptr) release("deallocate", device, memory, bytes);
 }
 
-// Like cudaFree, this orders the host only after the device's own work, and after no work if the memory is page-locked.
-// But it waits for all work, so that a program that relies on a stronger order gets the RaceError below, and does not
-// really access freed memory.
+// For the race checker this counts as a wait of the host for the device's own work only, as in cudaFree, or for no work
+// if the memory is page-locked. In fact it waits for the work of all devices: if other work still uses the memory, the
+// program gets the RaceError below, but does not really access freed memory.
 void SimBackend::release(const char* op, int device, void* memory, std::size_t bytes) noexcept {
   {
     const std::scoped_lock lock(mutex_);
@@ -101,7 +101,8 @@ void SimBackend::release(const char* op, int device, void* memory, std::size_t b
   sim::SimMemory::release(memory);
 }
 
-// Call this with the lock held. If work may still use the freed memory, this is a race.
+// Call this with the lock held. If work that the host has not waited for uses the freed memory, that work's stream gets
+// a RaceError.
 void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcept {
   sim::RaceChecker::Unfinished unfinished;
   if (options_.check_races && races_.forget(op, {memory, bytes, 1, 0}, unfinished))
@@ -217,7 +218,8 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
 }
 
-// Does not report errors, because the threads that call query_event() could not handle them.
+// Does not throw the errors of the work: threads call query_event() while they release memory, and could not handle
+// them.
 bool SimBackend::query_event(EventHandle event) {
   graphs_.refuse("a query whether work has ended", event);
   Moment moment;
@@ -323,8 +325,8 @@ void SimBackend::reach(const Moment& moment) {
   if (const std::shared_ptr<AsyncError> error = wait_for(moment)) clear_and_throw(*error);
 }
 
-// First waits for all work enqueued so far, because work that depends on the failed work must be skipped, not run after
-// the error is cleared.
+// First waits until all work enqueued so far was run or skipped: work that depends on the failed work must be skipped,
+// and would run if the error were cleared before.
 void SimBackend::clear_and_throw(AsyncError& error) {
   let_all_through();
   error.clear_and_throw();

@@ -48,7 +48,7 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   here_[std::size_t(rank)] = true;
   earlier_[std::size_t(rank)] = earlier;
   if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
-  bool takes_part = take_part();  // under the same lock: abort() relies on a working rank to end the work
+  bool takes_part = take_part();  // before the unlock: when all ranks are here, abort() needs one that ends the work
   lock.unlock();
   wait_while(Phase::gathering);
   if (!takes_part && phase_ == Phase::working) {
@@ -62,10 +62,10 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
     if (--working_ == 0) end_work();
     lock.unlock();
   }
-  wait_while(Phase::working);  // from now on only `earlier_` changes, so nothing else needs the lock
+  wait_while(Phase::working);  // afterwards only `earlier_` may change, so all else is read without the lock
   if (!earlier && has_no_memory_) throw std::bad_alloc();
   if (earlier) {
-    lock.lock();  // after an abort, ranks may still arrive
+    lock.lock();  // after an abort, ranks may still arrive and set earlier_
     const std::vector<std::shared_ptr<AsyncError>> all = earlier_;
     lock.unlock();
     for (const std::shared_ptr<AsyncError>& other : all)
@@ -160,7 +160,8 @@ std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& re
                                       std::move(causes));
 }
 
-// Runs on a worker. If there is no memory for a new error, the collective fails with the first failed rank's error.
+// As error_of_ranks(), for a worker, which must not throw: without memory for a new error, returns the error of the
+// first failed rank.
 std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept {
   try {
     return error_of_ranks();

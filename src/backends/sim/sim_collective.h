@@ -1,7 +1,8 @@
 // A collective among simulated streams: the workers of all ranks' streams meet here and share the work.
 //
 // The tasks of one collective enter all its streams under one lock. Therefore any two collectives have the same order
-// on every stream that they share. Since waits refer only to earlier work, every wait here ends.
+// on every stream that they share. Since a stream only ever waits for work that was enqueued earlier, ranks that wait
+// for each other in run() cannot deadlock.
 #pragma once
 
 #include <atomic>
@@ -71,7 +72,7 @@ class SimCollective {
 
   const std::unique_ptr<host::ProcessCollective> processes_;  // if set, the work is one piece
 
-  // The work, in pieces that any worker may take. The result does not depend on which worker takes which piece.
+  // The work, in pieces of kPieceBytes. Any worker may take any piece; the result is the same.
   std::vector<RankReduction> reductions_;
   std::vector<std::size_t> first_piece_;  // by reduction
   std::size_t pieces_ = 0;

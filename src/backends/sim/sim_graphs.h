@@ -25,7 +25,8 @@ class SimGraphs final : public Graphs {
   void launch(StreamHandle origin, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  // For the backend. Each returns false if the stream is not captured; the backend then does the work now.
+  // The backend calls these functions first. If one returns false, the stream is not captured, and the backend enqueues
+  // the work now.
   /// Keeps `call`, which repeats the backend's call at each launch. All streams of the call belong to one capture.
   template <class Call>
   bool capture(StreamHandle stream, const Call& call) {

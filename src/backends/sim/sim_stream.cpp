@@ -194,7 +194,7 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
   return nullptr;
 }
 
-// Falls back to the spare error if there is no memory.
+// Makes the error of a failed task. If there is no memory for it, returns the spare error.
 std::shared_ptr<AsyncError> SimStream::make_error(std::exception_ptr failure, const Task& task) noexcept {
   try {
     if (task.replica) failure = detail::with_context(failure, text("in replica ", *task.replica, " on ", device_name));

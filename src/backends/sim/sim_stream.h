@@ -59,8 +59,8 @@ struct Task {
   const char* op = "";  // a string literal
   std::variant<KernelTask, CopyTask, PoisonTask, Matmul, std::unique_ptr<FusedTask>, WaitTask, CollectiveTask, FailTask>
       work;
-  /// Receives the stream's error after this task (null if the task ran), before the task counts as ended. The error is
-  /// kept even if another thread has reported and cleared it.
+  /// If not null: set to the stream's error after this task (null if the task ran), before the task counts as ended. So
+  /// the caller learns that the task failed even if another thread has reported and cleared the error.
   std::shared_ptr<AsyncError>* failure = nullptr;
   EnqueueMark mark = {};
   std::optional<std::size_t> replica = {};  // the replica that pushed it
@@ -87,8 +87,8 @@ class SimStream {
   const std::string name;  ///< For messages.
 
   void push(Task task);
-  /// Waits while more is queued than hardware would accept: kMaxTasks tasks, or kMaxStagedBytes bytes from the host.
-  /// Call this before the task is made, without holding a lock.
+  /// Waits while the queue is as full as that of a real device can be: kMaxTasks tasks, or kMaxStagedBytes bytes copied
+  /// from the host. Call this before the task is made, without holding a lock.
   void wait_for_room(std::size_t staged_bytes = 0);
   /// Notes that the task pushed last holds a copy of `bytes` bytes of the host's memory.
   void count_staged_bytes(std::size_t bytes);

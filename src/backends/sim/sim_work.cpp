@@ -63,7 +63,8 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     task.copy.from = task.staged.get();
     task.copy.from_pitch = copy.row_bytes;
   }
-  // The worker uses this variable and the host memory until the copy has ended, so nothing may throw before that.
+  // In a copy to the host, the worker writes this variable and the host's memory until the copy has ended. So between
+  // enqueue() and wait_for() below nothing may throw.
   std::shared_ptr<AsyncError> failure;
   Moment done;
   {

@@ -1,4 +1,4 @@
-// Waiting without sleeping. Calls holds() without a lock; safe from any thread if holds() is.
+// Waits for a condition without sleeping.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,8 @@
 
 namespace lockstep::sim {
 
-/// Yields until `holds()` returns true, at most for `limit` of wall-clock time. Returns true if it holds.
+/// Yields until `holds()`, which is called without a lock, returns true, at most for `limit` of wall-clock time.
+/// Returns true if it holds. Safe from any thread if holds() is.
 template <class Predicate>
 bool wait_awake(std::chrono::microseconds limit, const Predicate& holds) {
   using Steady = std::chrono::steady_clock;

@@ -35,7 +35,7 @@ std::optional<Types> types_of(DType dtype) {
   }
 }
 
-// Returns true if the strides are the dense ones. The stride of a dimension of size 1 is arbitrary.
+// Returns true if `strides` equals `dense`, except for dimensions of size 1, whose strides do not matter.
 bool has_strides(const Shape& sizes, const Shape& strides, const Shape& dense) {
   for (int dim = 0; dim < sizes.rank(); ++dim)
     if (sizes[dim] != 1 && strides[dim] != dense[dim]) return false;
@@ -47,7 +47,7 @@ bool is_channels_last_only(const ConvolutionTensor& tensor) {
          !has_strides(tensor.sizes, tensor.strides, contiguous_strides(tensor.sizes));
 }
 
-// Inserts a height if the shape has none.
+// If the shape has fewer than `rank` dimensions, inserts `value` at `dim`: the height of a one-dimensional convolution.
 void add_height(Shape& shape, int dim, std::int64_t value, int rank) {
   if (shape.rank() < rank) shape.insert(dim, value);
 }
@@ -119,7 +119,7 @@ Shape Convolution::dense_strides(Role role) const {
   return channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes);
 }
 
-// The number of groups follows from the sizes.
+// The number of groups is not in the key, because it follows from the sizes.
 std::vector<std::int64_t> Convolution::key() const {
   std::vector<std::int64_t> key{std::int64_t(kind), std::int64_t(dtype), channels_last, stride.rank()};
   const auto add = [&key](const Shape& shape) { key.insert(key.end(), shape.begin(), shape.end()); };

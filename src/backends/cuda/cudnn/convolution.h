@@ -43,8 +43,8 @@ struct Convolution {
 };
 
 /// Returns nullopt if op is not a convolution, its dtypes differ or cuDNN does not support them, or a tensor is empty.
-/// The layout is channels-last if the image or the result is. in_place requires that non-null data pointers are
-/// aligned.
+/// The layout is channels-last if the image or the result is. A tensor with a non-null data pointer is in_place only if
+/// the pointer is aligned.
 std::optional<Convolution> describe_convolution(const FusedOp& op);
 /// Returns the convolution in the given layout.
 Convolution in_layout(Convolution convolution, const FusedOp& op, bool channels_last);

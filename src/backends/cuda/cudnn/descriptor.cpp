@@ -34,7 +34,7 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttribut
   check(cudnn().cudnnBackendSetAttribute(get(), name, type, count, values), "cudnnBackendSetAttribute", device_);
 }
 
-// Codes 2000 to 3999 concern the description: wrong parameters, or valid ones that are not supported.
+// cuDNN's codes 2000 to 3999 mean that the description is wrong or not supported: returns false. Throws for others.
 bool CudnnDescriptor::finalize() {
   const cudnnStatus_t result = cudnn().cudnnBackendFinalize(get());
   if (result >= CUDNN_STATUS_BAD_PARAM && int(result) < 4000) return false;

@@ -56,7 +56,7 @@ std::optional<CudnnPlan> find_plan(CudnnGraph graph, const EngineTarget& target,
       if (target.handle) plan.set(kHandleOfPlan, target.handle);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (target.properties) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
-      if (!plan.try_finalize()) continue;  // heuristics may return engines that do not work
+      if (!plan.try_finalize()) continue;  // cuDNN's heuristics may return engines that do not work
       const std::int64_t bytes = plan.get_all<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1).front();
       if (bytes > kMaxWorkspace) continue;
       return CudnnPlan{std::move(graph), std::move(configuration), std::move(plan), bytes};
