@@ -1,6 +1,6 @@
-// CallLog: records the calls on a model that all processes must make in the same way, with one line per setting of a
-// call. Processes compare a hash of eight bytes in an exchange that happens anyway, and the texts only if the hashes
-// differ. Safe from any thread.
+// CallLog: records the calls on a model that all processes must make in the same way (forward(), an optimizer's step),
+// with one line per setting of a call. In each forward pass the processes exchange a hash of their logs, eight bytes
+// beside the number of rows; they exchange the texts only if the hashes differ. Safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ void expect_same_lines(std::string_view expected, const World& world, const std:
     if (of_each[p] == of_each[0]) continue;
     const std::vector<std::string> first = lines_of(of_each[0]), other = lines_of(of_each[p]);
     const auto [a, b] = std::ranges::mismatch(first, other);
-    // If a line of one process appears later in the other process, the other process has additional lines before it.
-    // Report the first of these.
+    // If this line of one process appears later in the other process, the other process has additional lines before it.
+    // Then report the first of these lines as missing.
     const bool only_other = a == first.end() || std::find(b, other.end(), *a) != other.end();
     const bool only_first = b == other.end() || (!only_other && std::find(a, first.end(), *b) != first.end());
     const auto of = [&](const std::string& line, std::size_t process) {

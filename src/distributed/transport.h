@@ -1,4 +1,4 @@
-// Transport: the one interface between Lockstep and MPI, or any other library that moves bytes between processes.
+// Transport: the one interface to MPI, or to any other library that moves bytes between processes.
 //
 // Any thread may call any function. Messages between two processes on one channel arrive in the order in which they
 // were sent, and are received in the order in which receive() was called; their sizes must agree.
@@ -55,7 +55,7 @@ class Transport {
   /// Returns the reason if the transport has failed. For threads that wait for something other than messages.
   virtual std::optional<std::string> failure() const = 0;
 
-  /// Held during each collective call of World, on channel 0.
+  /// World holds this lock during each of its collective calls, which use channel 0.
   RankedMutex<LockRank::world> exchange;
 
   /// The last error that World::agree() threw in this process.

@@ -85,7 +85,7 @@ std::chrono::milliseconds World::time_limit() const noexcept {
   return transport_ ? transport_->time_limit() : std::chrono::milliseconds(0);
 }
 
-// Each process sends to every other one, and waits for one message from each.
+// Each process sends its bytes to every other process, and receives one message from each.
 std::vector<std::string> World::all_gather(const std::string& mine, const char* what) const {
   if (size() == 1) return {mine};
   const std::scoped_lock lock(transport_->exchange);

@@ -37,10 +37,11 @@ using ProcessRank = Rank<struct ProcessKind>;
 /// A device's number among the devices of all processes: process 0's devices first, in their order, then process 1's.
 using DeviceRank = Rank<struct DeviceKind>;
 
-/// A handle, cheap to copy. All processes make the collective calls in the same order, each from one thread at a time.
-/// A call waits on the host until all processes have made it, at most for the time limit. If a process is missing, or
-/// makes another call (with another `what`), a CollectiveError names this process, its host and the call. All later
-/// calls throw the same error. Safe from any thread.
+/// The processes of a job: a handle, cheap to copy. all_gather(), broadcast(), barrier(), agree() and throw_on_all()
+/// are collective: all processes must call them in the same order, each from one thread at a time. Such a call waits on
+/// the host until all processes have made it, at most for the time limit. If a process does not make it, or makes
+/// another one (with another `what`), a CollectiveError names that process, its host and the call. All later calls
+/// throw the same error. Safe from any thread.
 class LOCKSTEP_API World {
  public:
   /// The world of this process alone.
@@ -71,8 +72,8 @@ class LOCKSTEP_API World {
   /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has the same
   /// error, so that no process sees another one end before it knows why. The world stays usable.
   std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
-  /// Throws `error` as agree() does. The error must follow from facts that all processes know, so that all of them
-  /// throw.
+  /// Throws `error`, as agree() throws the error of its check. All processes must call this, so they must all know the
+  /// facts from which the error follows.
   [[noreturn]] void throw_on_all(const std::exception_ptr& error) const;
   /// Returns true if `error` is the last error that agree() or throw_on_all() threw. All processes have thrown it, so
   /// none waits.

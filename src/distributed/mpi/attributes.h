@@ -1,4 +1,5 @@
-// Job attributes: keys and values that each process publishes when it joins; some must agree. Pure functions.
+// Job attributes: names and values that each process sends to the others when it joins. Some must be equal in all
+// processes. Pure functions.
 #pragma once
 
 #include <chrono>

@@ -39,7 +39,7 @@ std::optional<Failure> ControlChannel::step(Clock::time_point now, std::optional
     for (const int peer : others_) send_sign(peer, waits_for.value_or(kNobody));
   }
   if (!failure_ && !silent_for(limit_, now).empty()) {
-    const std::vector<int> silent = silent_for(limit_ / 2, now);  // several, if a host is lost
+    const std::vector<int> silent = silent_for(limit_ / 2, now);  // names all processes of a host that is lost
     failure_ = Failure{silent.front(), text(members_.any_of(silent), " is lost: no sign of life within ",
                                             limit_.count(), " ms, as ", members_.me(), " noticed")};
   }
@@ -110,7 +110,7 @@ int ControlChannel::root_cause_of(int peer) const {
     if (next == kNobody || next == members_.rank) return last;
     last = next;
   }
-  return peer;  // a cycle: they wait for each other
+  return peer;  // the processes wait for each other in a cycle
 }
 
 void ControlChannel::say_left(const Transfers& transfers) {
@@ -156,7 +156,8 @@ void ControlChannel::send_by_mpi(int to, const Note& note) {
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }
 
-// Over MPI, only one sign for each peer is on its way at a time, because a hanging process receives none.
+// If the sign of life goes by MPI, and MPI has not sent the last one yet, sends none: a process that hangs receives
+// nothing, and signs to it would pile up.
 void ControlChannel::send_sign(int to, int waits_for) {
   Peer& peer = peers_[std::size_t(to)];
   if (!peer.hears && std::exchange(peer.sign_is_on_its_way, true)) return;

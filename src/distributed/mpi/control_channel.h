@@ -1,5 +1,6 @@
-// Control notes between the processes of a job: each tells that its sender is alive, leaves the job, or has seen a
-// failure. Only the MPI thread uses this class.
+// Control notes between the processes of a job, apart from the messages of users. A note says that its sender is alive,
+// leaves the job, or has seen a failure. Notes go as datagrams, and also by MPI as long as datagrams do not reach the
+// peer; the note of leaving goes by MPI alone. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
@@ -34,7 +35,7 @@ class ControlChannel {
   /// Returns the peers that have not left and have not answered the last ping.
   std::vector<int> unanswered() const;
 
-  /// Follows the chain of waits from `peer`: returns the first process in it that waits for nobody.
+  /// If `peer` waits for a process, that one for another, and so on, returns the last of them, which waits for nobody.
   int root_cause_of(int peer) const;
 
   void say_left(const Transfers& transfers);
@@ -52,7 +53,7 @@ class ControlChannel {
   enum class Kind : int { hello, sign_of_life, ping, answer, left, failed };
   struct Note {
     Kind kind = Kind::hello;
-    int number = 0;                // in `ping` and `answer`: the ping's number; in `failed`: the process that caused it
+    int number = 0;                // of a ping; of the process that caused a failure, or that the sender waits for
     bool hears_datagrams = false;  // the sender has received datagrams from the receiver
     Counts counts = {};            // in `left`: the messages exchanged with the receiver
     std::array<char, 488> reason = {};
@@ -64,7 +65,7 @@ class ControlChannel {
     Counts last_counts;
     int answered = 0;  // the number of the last ping answered
     int waits_for = kNobody;
-    bool is_heard = false, hears = false;  // datagrams from the peer arrive here; from here they arrive at the peer
+    bool is_heard = false, hears = false;  // this process hears the peer's datagrams; the peer hears this process's
     bool sign_is_on_its_way = false;       // MPI has not yet sent the last sign of life
   };
   struct Sent {
@@ -92,7 +93,7 @@ class ControlChannel {
   std::vector<int> others_;
   int ping_ = 0;  // the number of the last ping
   bool avoids_mpi_ = false, mpi_has_failed_ = false;
-  std::list<Sent> sent_;  // MPI reads their memory
+  std::list<Sent> sent_;  // notes that MPI is still sending from this memory
   Note incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;
   Clock::time_point next_sign_;

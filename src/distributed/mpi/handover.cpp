@@ -26,7 +26,7 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
     if (transfer.is_done) return true;
   std::unique_lock lock(mutex_);
   const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
-  if (++waiting_ == 1) {  // wakes the MPI thread, which may sleep longer than a waiting caller should wait
+  if (++waiting_ == 1) {  // wakes the MPI thread: while nobody waits, it sleeps longer between two looks
     has_requests_ = true;
     to_do_.notify_one();
   }
@@ -115,7 +115,8 @@ void Handover::ended() noexcept {
   changed_.notify_all();
 }
 
-// Locks once before it notifies, so that a caller that saw is_done == false under the lock already sleeps.
+// Takes the lock once before it notifies. A caller that has read is_done == false holds the lock until it sleeps, so
+// the notification reaches it.
 void Handover::wake_callers() noexcept {
   { const std::scoped_lock lock(mutex_); }
   changed_.notify_all();

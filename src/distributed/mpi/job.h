@@ -1,4 +1,4 @@
-// The processes of the job, and the state shared by the MPI thread and the callers of a transport.
+// The processes of the job, and the state that the MPI thread shares with the threads that call the transport.
 #pragma once
 
 #include <chrono>

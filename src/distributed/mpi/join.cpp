@@ -40,7 +40,8 @@ milliseconds time_limit(const JoinOptions& options) {
   return milliseconds(std::llround(seconds * 1000));
 }
 
-// MPI can be initialized and finalized only once per process.
+// This process's membership in a job. There is at most one in the life of a process, because MPI can be initialized and
+// finalized only once.
 struct Membership {
   std::mutex mutex;
   bool began = false;
@@ -58,8 +59,8 @@ void leave_at_exit() {
   if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
 }
 
-// After a refused join, MPI is finalized at exit(). MPI_Finalize waits for all processes, so no process ends before all
-// have reported the error. (mpirun kills the others as soon as one process ends with a failure.)
+// After join() has thrown, MPI is finalized only at exit(). MPI_Finalize waits for all processes, so no process ends
+// before all have reported the error. (mpirun kills the others as soon as one process ends with a failure.)
 void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
   static const milliseconds longest = limit;
   static const pid_t process_id = ::getpid();

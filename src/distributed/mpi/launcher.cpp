@@ -16,7 +16,7 @@ struct Launcher {
   const char* rank;
   const char* size;
   bool starts_mpi;          // MPI_Init finds the other processes through this launcher
-  bool describes_this_job;  // if false, the variables may describe an allocation in which mpirun starts fewer processes
+  bool describes_this_job;  // if false, its variables may describe an allocation of which mpirun uses only a part
   const char* advice;       // advice for the user
 };
 constexpr std::array kLaunchers{

@@ -28,7 +28,8 @@ constexpr std::chrono::milliseconds kBetweenLooks(100);
 
 std::atomic<bool> job_failed = false;
 
-// By now the program has usually reported why the job failed: it does so after the World is destroyed.
+// If the job failed, gives the other processes time to report why, before this process ends. This process has usually
+// reported it by now: programs do so after the World is destroyed, but before exit().
 void at_exit() {
   if (job_failed) Termination::wait_for_peer_reports();
 }
@@ -103,7 +104,7 @@ void MpiTransport::leave() noexcept {
   if (had_failed) job_failed = true;
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
-    // MPI hangs, and the launcher will soon kill the process. This thread has not reported yet why the job ends.
+    // MPI hangs, and the launcher will soon kill the process. Report now why the job ends: it was not reported yet.
     if (had_failed && Termination::is_requested())
       Termination::end(text(job_->members.me(), " ends: ", handover.failure()->reason));
     if (handover.last_seen() + job_->limit > Clock::now()) continue;

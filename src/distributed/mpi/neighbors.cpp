@@ -9,7 +9,8 @@
 
 namespace lockstep::mpi {
 
-// Kernels older than 5.3 have no pidfd_open; there, missing signs of life reveal a dead process, later.
+// Linux before 5.3 has no pidfd_open(). There no neighbor is watched, and a dead process is noticed only later, because
+// its signs of life are missing.
 Neighbors::Neighbors(const std::vector<Attributes>& by_rank, int rank) {
   const Attributes& own = by_rank.at(std::size_t(rank));
   for (int p = 0; p < int(by_rank.size()); ++p) {
@@ -33,7 +34,7 @@ std::vector<int> Neighbors::ended() {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     if (watched_[i].fd < 0 || watched_[i].revents == 0) continue;
     ranks.push_back(ranks_[i]);
-    ::close(std::exchange(watched_[i].fd, -1));  // poll() ignores it
+    ::close(std::exchange(watched_[i].fd, -1));  // poll() ignores a descriptor of -1
   }
   return ranks;
 }

@@ -94,7 +94,7 @@ void Progress::check_neighbors(Clock::time_point now) {
   last_neighbor_check_ = now;
   for (const int process : neighbors_.ended()) {
     std::optional<Failure> failure;
-    // Receives the last notes of the process.
+    // The process may have left, or have told of a failure, before it ended: receives its last notes.
     for (int tries = 0; tries < 10 && !failure; ++tries) failure = control_.step(now, std::nullopt);
     if (!failure && control_.has_left(process)) continue;
     return fail(failure.value_or(
@@ -102,7 +102,8 @@ void Progress::check_neighbors(Clock::time_point now) {
   }
 }
 
-// Every process gets SIGTERM. The lost process is the one that does not answer.
+// After SIGTERM, which launchers send to every process when one is lost: the lost process is the one that does not
+// answer the ping. If all answer, somebody else has sent SIGTERM, and this process is named as ended by it.
 void Progress::check_termination(Clock::time_point now) {
   if (!sigterm_at_) return;
   const std::vector<int> unanswered = control_.unanswered();
@@ -138,7 +139,7 @@ void Progress::fail(const Failure& failure) {
   handover_.failed(failure);
 }
 
-// If MPI fails, usually a peer is lost. The lost peer is the one that does not answer.
+// MPI has failed, usually because a peer is lost: the one that does not answer a ping. Returns nullopt if all answer.
 std::optional<Failure> Progress::find_lost(const std::string& why) {
   control_.ping_without_mpi();
   for (const auto end = Clock::now() + kTimeToAnswer; !control_.unanswered().empty() && Clock::now() < end;) {

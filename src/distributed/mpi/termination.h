@@ -1,5 +1,5 @@
-// SIGTERM, by which launchers end the processes of a job after one has died. The handler only sets a flag, and the MPI
-// thread does the rest. One per process.
+// Termination: the handler of SIGTERM, by which launchers end the processes of a job after one has died. The handler
+// only sets a flag; the MPI thread reads it and does the rest. A process makes at most one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The messages that were passed to MPI and that MPI has not completed yet. Only the MPI thread uses this class.
+// Transfers: the messages that MPI is sending and receiving. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
