@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Collects point-to-point messages and sends them all at once; as bytes, because the tensors' dtypes may differ.
+// Collects messages between ranks, and sends them all at once: as bytes, because the tensors' dtypes may differ.
 class Exchange {
  public:
   explicit Exchange(Communicator& communicator)
@@ -17,7 +17,7 @@ class Exchange {
   void add(const ShardedTensor& sharded, autograd::ShardRange shard, std::size_t from, std::size_t to) {
     const std::size_t element = size_of(sharded.tensors[0].dtype());
     const auto place = [&](std::size_t rank) -> std::byte* {
-      if (rank < first_rank_ || rank - first_rank_ >= streams_.size()) return nullptr;  // another process's
+      if (rank < first_rank_ || rank - first_rank_ >= streams_.size()) return nullptr;  // a rank of another process
       const Tensor& tensor = sharded.tensors[rank - first_rank_];
       tensor.record_stream(streams_[rank - first_rank_]);
       return tensor.impl()->data() + std::size_t(shard.begin) * element;

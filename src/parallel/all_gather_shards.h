@@ -18,10 +18,10 @@ struct ShardedTensor {
   std::vector<autograd::ShardRange> shards;  ///< By rank of all processes.
 };
 
-/// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the
-/// tensors, which may lie anywhere in memory. Does not count as an in-place change. With several processes,
-/// devices of equal index first exchange their shards; then the devices of each process (`own_devices`) exchange
-/// all the shards that they have.
+/// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the tensors,
+/// which may lie anywhere in memory. Does not count as an in-place change. With several processes this takes two steps:
+/// device i of each process exchanges its shards with device i of the other processes; then the devices of each process
+/// (`own_devices`) exchange all the shards that they have.
 void all_gather_shards(Communicator& all, Communicator& own_devices, std::span<const ShardedTensor> tensors);
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ ShardRange within(ShardRange shard, std::int64_t at, std::int64_t elements) {
   return {place(shard.begin), place(shard.end)};
 }
 
-// Allocates the last bucket on device d and makes its slots there.
+// Allocates the layout's last bucket on device d, and makes there the slots of its gradients (views of the bucket).
 void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
                 const MakeFlat& make_flat, BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();
@@ -43,7 +43,7 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
   }
 }
 
-// Divides the last bucket between `ranks` ranks.
+// Divides the layout's last bucket into shards, one for each of `ranks` ranks.
 void divide(std::size_t ranks, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
             BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();

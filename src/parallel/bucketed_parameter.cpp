@@ -97,7 +97,8 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
   slots_ = std::move(memory);
   for (std::size_t r = 0; r < size(); ++r)
     if (gradient(r).defined()) set_grad(r, slot(r));
-  // Each replica has its former shard of the sum. Under the new shards these are parts that have to be summed.
+  // Each replica has its shard of the sum, by the old division, and zeros elsewhere (copy_gradient()). In the new
+  // division these are parts of a sum: summing them over the replicas gives the whole sum.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
   is_sharded_ = !shards.empty();
   shards_.assign(shards.begin(), shards.end());
@@ -157,7 +158,8 @@ void BucketedParameter::keep_earlier_sum() {
 
 void BucketedParameter::prepare_sum(std::size_t replica) const {
   const Tensor &present = gradient(replica), &own = slot(replica);
-  // (In state `primary` a user has set a gradient that does not fit the slot: it stays in the primary alone.)
+  // (In state `primary` a user has set a gradient that does not fit the slot. It is not summed: it stays in the
+  // primary.)
   if (!present.defined() || state_ == GradientState::primary) return fill_values(own, 0);
   if (!present.is_same(own)) write_to_slot(present, own);  // a gradient that the user has set
 }
@@ -218,7 +220,7 @@ void BucketedParameter::copy_gradient_from_primary() {
 }
 
 void BucketedParameter::copy_value_from_primary() {
-  if (const auto& memory = tensor(0).impl()->storage->transient) memory->publish();  // even without other replicas here
+  if (const auto& memory = tensor(0).impl()->storage->transient) memory->publish();  // even without other replicas
   for (std::size_t r = 1; r < size(); ++r)
     if (!are_in_lockstep(tensor(0), tensor(r))) bring_in_lockstep(tensor(0), tensor(r));
 }

@@ -1,5 +1,5 @@
-// A parameter and its replicas, each with a slot for its gradient in a bucket: the state of the gradient, and the part
-// of it that each replica holds.
+// BucketedParameter: a parameter and its replicas. Each of them has a slot: the memory of its gradient, a view of a
+// bucket. The state of the gradient says what each replica's gradient (its grad()) is:
 //
 // | state   | contents of each replica's gradient                    | what grad() does first |
 // |---------|--------------------------------------------------------|------------------------|
@@ -7,14 +7,15 @@
 // | partial | its part of the next sum, or nothing                   | sums                   |
 // | summed  | the sum                                                |                        |
 // | sharded | the sum in its shard; other elements are unspecified   | all-gathers            |
-// | primary | a user's gradient, in the primary alone                |                        |
+// | primary | a user's gradient, in the primary (replica 0) alone    |                        |
 // | stale   | newer replicas have replaced these                     |                        |
 //
 // If a backward adds to a gradient that is a sum, the bucket sets this earlier sum aside (has_earlier_sum()), and adds
 // it to the next sum.
 //
-// Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
-// user or an optimizer, P reconcile, L a new layout of the buckets, X release):
+// Transitions, and the events that cause them: B a backward begins; R a bucket is reduced; C complete_gradient() or an
+// all-gather; U a user or an optimizer sets or drops the gradient; P reconcile(), which copies the primary's gradient
+// to the replicas; L the buckets are laid out anew; X release().
 //
 // | from \ to | none | partial | summed | sharded | primary | stale |
 // |-----------|------|---------|--------|---------|---------|-------|
@@ -24,7 +25,8 @@
 // | sharded   | U    | B L U   | C      | U       | U       | X     |
 // | primary   | U    | B U     | P      |         | U       | X     |
 //
-// (A user who sets the gradient of a replica other than the primary makes it partial, with that replica's part alone.)
+// (If a user sets the gradient of a replica other than the primary, the state becomes partial, and only that replica
+// has a part.)
 #pragma once
 
 #include <cstddef>
@@ -56,7 +58,7 @@ class ReplicaOwner : public autograd::GradientListener {
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
 
-/// Not thread-safe, except for the functions that backward calls: each call uses one replica, on that replica's thread.
+/// Not thread-safe. Exception: backward calls functions for several replicas at once, each on its replica's thread.
 class BucketedParameter final : public autograd::ReplicatedParameter,
                                 public std::enable_shared_from_this<BucketedParameter> {
  public:
@@ -96,14 +98,15 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // The sum.
   /// True if the parameter gets gradients: the primary's flag counts for all replicas.
   bool is_trained() const { return tensor(0).requires_grad(); }
-  /// Called before a backward that adds to the present gradient, which is not a sum.
+  /// Called before a backward that reaches the parameter. The gradient is not a sum: keep_earlier_sum() was called
+  /// first.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }
-  /// Called after the bucket has set the sum aside.
+  /// Called after the bucket has copied the present gradient, a sum, to its earlier sum: drops the gradient.
   void keep_earlier_sum();
   bool has_earlier_sum() const noexcept { return has_earlier_sum_; }
   bool has_gradient() const;  ///< True if any replica has one, or the bucket keeps an earlier sum.
-  /// Sets the slot to the replica's part of the sum, on the current stream.
+  /// Called before the bucket is reduced: sets the slot to the replica's part of the sum, on the current stream.
   void prepare_sum(std::size_t replica) const;
   /// Called when the slots hold the sum, or, if the parameter is sharded, when each slot holds its replica's shard of
   /// the sum. `used_somewhere`: some process (maybe another one) has contributed.

@@ -1,6 +1,6 @@
-// Sums of earlier backwards. They are set aside while further backwards run; then each device adds them to the next
-// sum, for the elements that it keeps. So gradients are always added first over replicas, then over backwards, however
-// they are sharded.
+// The sums of earlier backwards, to which further backwards add. A bucket sets its earlier sum aside while backwards
+// run; after the next reduction each device adds the earlier sum to the new one, for the elements that it keeps. So
+// gradients are always added first over replicas, then over backwards, with and without sharding.
 #include <algorithm>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -18,8 +18,8 @@ Tensor part(const Tensor& flat, std::int64_t begin, std::int64_t end) {
   return make_view(flat, {end - begin}, {1}, flat.impl()->offset + begin);
 }
 
-// Calls f(begin, end) for the elements inside `own` of the bucket's parameters for which holds(entry), neighbours
-// together.
+// Calls f(begin, end) for the ranges of elements of those parameters in the bucket for which holds(entry) is true, as
+// far as they lie inside `own`. Adjacent parameters are joined to one range.
 void for_each_range(const GradientBucket& bucket, ShardRange own, const auto& holds, const auto& f) {
   ShardRange range = {own.begin, own.begin};
   const auto end_range = [&] {
@@ -57,13 +57,13 @@ void GradientBuckets::Impl::keep_earlier_sum(GradientBucket& bucket) {
   const auto is_sum = [this](std::size_t e) { return parameters[e]->was_summed(); };
   if (std::ranges::none_of(bucket.entries, is_sum)) return;
   const NoGrad guard;
-  if (!has_earlier_sum(bucket)) bucket.earlier.clear();  // the sum of gradients that were dropped
+  if (!has_earlier_sum(bucket)) bucket.earlier.clear();  // it belongs to gradients that were dropped
   const bool is_first = bucket.earlier.empty();
   for (std::size_t d = 0; d < count(); ++d) {
     const Tensor& flat = bucket.flats[d];
     const ShardRange own = own_part(bucket, d);
     GradientMemory* const memory = GradientMemory::of(flat);
-    if (memory && !memory->is_whole()) continue;  // the device's share keeps the sum
+    if (memory && !memory->is_whole()) continue;  // the sum is already in the device's share
     if (!memory && is_first) {
       const Tensor here = part(flat, own.begin, own.end);
       bucket.earlier.push_back(copied(here, *here.impl()->storage->device, here.dtype()));

@@ -33,7 +33,8 @@ void check_parts(const std::string& name, std::span<const Tensor> parts, int fre
   }
 }
 
-// Scalars of replicas without rows are meaningless, so they are left out if other replicas had rows.
+// Concatenates the parts; 0-dim parts become elements of a vector. If some replicas had rows, leaves out the 0-dim
+// parts of replicas without rows, because these are meaningless.
 Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, const std::vector<std::int64_t>& rows) {
   const bool scalars = parts[0].dim() == 0;
   const bool any_rows = rows.size() == parts.size() && std::ranges::any_of(rows, [](auto count) { return count > 0; });
@@ -56,7 +57,7 @@ Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, 
           Gradients gradients;
           std::int64_t at = 0;
           for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
-            if (scalars && lengths[i] == 0)  // this replica gets a gradient too: others may wait for it in a collective
+            if (scalars && lengths[i] == 0)  // zeros, so that its backward runs: other replicas may wait for it
               gradients.push_back(zeros({}, {.dtype = g.dtype(), .device = homes[i]}));
             else
               gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));

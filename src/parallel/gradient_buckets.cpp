@@ -55,7 +55,8 @@ void GradientBuckets::Impl::take_layout(BucketLayout layout) {
   place(parameters, std::move(layout));
 }
 
-// Moves the gradients of `which`, whose entries are consecutive, to new buckets behind the present ones.
+// Appends the buckets of `layout`, which is a layout of the parameters `which`, and moves their gradients there. The
+// parameters' entries are consecutive.
 void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout) {
   const NoGrad guard;
   const std::size_t first = which[0]->entry(), present = buckets.size();
@@ -72,9 +73,9 @@ void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParame
   may_have_partial = true;
 }
 
-// Rebuilds the buckets once, after the first backward, in the order in which that backward reached the leaves. While it
-// runs, all gradients need their memory twice; if there is not enough memory, the present buckets are kept. If only
-// some processes rebuilt, different buckets would be summed, so either all processes rebuild or none.
+// Rebuilds the buckets once, after the first backward, in the order in which that backward reached the leaves.
+// Meanwhile all gradients need their memory twice; if there is not enough memory, the present buckets are kept. Either
+// all processes rebuild or none, because otherwise they would sum buckets of different parameters.
 void GradientBuckets::Impl::rebuild_buckets() {
   if (!agree_on_order()) return;
   const bool had_sums = std::ranges::any_of(parameters, [](const auto& p) { return p->was_summed(); });
@@ -92,7 +93,7 @@ void GradientBuckets::Impl::rebuild_buckets() {
     if (all_processes_agree(layout.has_value(), "making buckets anew")) {
       if (units) units->move_to(std::move(made), tensors, *layout);
       take_layout(std::move(*layout));
-      if (shard != Shard::none && had_sums) reduce_partial_gradients();  // each former shard is now a part of a sum
+      if (shard != Shard::none && had_sums) reduce_partial_gradients();  // the old shards of sums are parts of sums now
     }
   }
   has_rebuilt = true;
@@ -138,8 +139,8 @@ bool GradientBuckets::Impl::fit_slots() const {
          std::ranges::all_of(parameters, [](const auto& parameter) { return parameter->fits_slots(); });
 }
 
-// False if a parameter was moved to another device, because its slot does not fit then. Also false if there are both
-// sums and parts of sums, because with sharding a rebuild turns the sums into parts.
+// False if a parameter was moved to another device, because its slot does not fit then. Also false if some gradients
+// are sums and others are not summed yet (parts of sums): with sharding a rebuild would turn the sums into parts too.
 bool GradientBuckets::Impl::can_rebuild() const {
   const auto is_sum = [](const auto& parameter) { return parameter->was_summed() || parameter->has_earlier_sum(); };
   const auto is_part = [](const auto& parameter) { return parameter->state() == GradientState::partial; };
@@ -184,8 +185,8 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (units) units->begin_update();
 }
 
-// When the last gradient of a bucket is dropped, also drops the bucket's earlier sum. A bucket that is whole then
-// (because a gradient in it was read or set, or because a backward failed) is released.
+// When the last gradient of a bucket is dropped, also drops the bucket's earlier sum. With sharded gradients, also
+// frees the bucket's whole memory, which it still has if a gradient in it was read or set, or if a backward failed.
 void GradientBuckets::Impl::gradient_dropped(std::size_t entry) {
   const std::scoped_lock lock(mutex);
   if (parameters.empty()) return;
@@ -202,7 +203,7 @@ void GradientBuckets::Impl::reconcile_all_gradients() {
   for (GradientBucket& bucket : buckets) reconcile_gradients(bucket);
 }
 
-// If a whole gradient was changed or set only in the primary, copies it to the replicas.
+// If a user has changed or set a whole gradient only in the primary, copies it to the replicas.
 void GradientBuckets::Impl::reconcile_gradients(GradientBucket& bucket) {
   const bool has_drifted = bucket.has_drifted();
   bool changed = has_drifted;
@@ -266,7 +267,7 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   for (const std::vector<Tensor>& replicas : others)
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
-  if (shard != Shard::parameters) {  // the parameters may lie in the units of a former model
+  if (shard != Shard::parameters) {  // a former model may have sharded these parameters: gives them own memory
     const NoGrad guard;
     for (const std::vector<Tensor>& replicas : others)
       for (const Tensor& replica : replicas) make_permanent(replica);

@@ -1,5 +1,5 @@
-// The state of GradientBuckets. gradient_sums.cpp sums while a backward runs, and sums the rest afterwards;
-// gradient_buckets.cpp lays out buckets and keeps parameters in lockstep between backwards.
+// The state of GradientBuckets. gradient_sums.cpp sums gradients while a backward runs and, if a backward did not sum,
+// when a gradient is used; gradient_buckets.cpp lays out buckets, and makes changes between backwards on all replicas.
 //
 // Invariants:
 // 1. Buckets are reduced in the order of `buckets`: a bucket is launched after all buckets before it. (Processes that
@@ -41,7 +41,7 @@ struct GradientBucket : BucketMemory {
   struct Arrivals {
     std::size_t expected = 0;             // leaves that backward has not finished
     std::optional<Stream> last_on;        // the stream of the latest gradient
-    std::optional<cuda::Event> complete;  // recorded when all gradients had arrived
+    std::optional<cuda::Event> complete;  // recorded after the bucket's last gradient
   };
   std::vector<Arrivals> arrivals;  // by device
   std::unique_ptr<std::atomic<std::size_t>> devices_left = std::make_unique<std::atomic<std::size_t>>(0);
@@ -49,8 +49,8 @@ struct GradientBucket : BucketMemory {
   bool is_complete = false;  // guarded by launch_mutex
   bool is_reduced = false;
 
-  /// The sum of earlier backwards, by device; with sharding, the device's part of the sum. Empty if there is no such
-  /// sum, and if the devices' shares keep it (GradientMemory).
+  /// The sum of earlier backwards, by device; with sharding, the device's shard of it. Empty if there is no earlier
+  /// sum, and from Shard::gradients on, where it is in the devices' shares (GradientMemory).
   std::vector<Tensor> earlier;
 
   std::vector<std::uint64_t> versions;  // the versions of the flats, by device, when they were last in lockstep
@@ -94,7 +94,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool has_rebuilt = false;            // buckets were rebuilt in that order, or could not be; the same in all processes
   bool has_unsynced_backward = false;  // a backward that did not sum has run since the last one that did
 
-  // Parameters whose new gradient is needed by itself (for hooks or graphs) before the earlier gradient is added to it.
+  // A parameter with hooks, or any parameter in a backward that keeps graphs: its earlier gradient is set aside, and is
+  // added only after the gradient of this backward was computed by itself and the hooks have run.
   struct ObservedParameter {
     std::shared_ptr<BucketedParameter> parameter;
     Tensor earlier;
@@ -103,7 +104,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool keeps_graph_now = false;
   std::atomic<bool> meets_now = false;
 
-  bool may_have_partial = false;  // gradients may be left to sum, here or in another process
+  bool may_have_partial = false;  // this or another process may have gradients that are not summed
 
   std::atomic<bool> sums_now = false;  // the present backward sums; changes only while no leaf can become ready
 
@@ -111,7 +112,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   RankedCondition has_launched;
   std::size_t next_bucket = 0;
   std::size_t launching = 0;             // buckets in the launcher's queue or being launched
-  std::size_t launched_until = 0;        // the buckets before it were launched, or need not be
+  std::size_t launched_until = 0;        // all buckets before this one were launched, or are not needed
   std::exception_ptr launch_failure;     // the first launch's error: no later bucket is launched
   std::optional<DeviceThread> launcher;  // the last member, because its jobs use the others
 

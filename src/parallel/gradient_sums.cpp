@@ -1,5 +1,5 @@
-// The sums of a backward: counts arriving gradients, launches each bucket's collective, and marks the results as
-// summed. Also all-gathers sharded gradients.
+// Sums gradients while a backward runs: counts the gradients that arrive in each bucket, launches the bucket's
+// collective after the last one, and marks its gradients as summed. Also all-gathers sharded gradients.
 #include <algorithm>
 #include <utility>
 
@@ -40,8 +40,9 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
     throw AutogradError(
         "[backward] create_graph is not supported for parameters of a DataParallel over several processes: use "
         "gradients() for the inputs' gradients, which may be differentiated again");
-  // If work of the backward waits for other processes, it must not wait for sums too: in another process the order of
-  // the two may be the other way round.
+  // If nodes of this backward wait for other processes (`meets`), backward must not also wait for a sum to free memory
+  // for the next whole bucket: another process may do the two in the other order, and both would wait forever. So such
+  // a backward may take more whole buckets.
   for (const auto& memory : buffers) memory->make_more(meets);
   stash_earlier_gradients(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !observed.empty());
@@ -62,9 +63,10 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   is_running = true;
 }
 
-// Sets the earlier gradient of a parameter aside if the new gradient is needed by itself: for hooks or, if `all`, with
-// its graph. (With several processes, another process may contribute a gradient to any parameter.) Before that, copies
-// changes of whole gradients to the replicas.
+// Sets aside the earlier gradients of the parameters that backward reaches and that have hooks (or, if `all`, of all
+// that it reaches, since their graphs are kept), so that the new gradient is first computed by itself. With several
+// processes every parameter counts as reached, because another process may contribute a gradient to it. Before that,
+// copies users' changes of whole gradients to the replicas.
 void GradientBuckets::Impl::stash_earlier_gradients(std::span<const Replica* const> leaves, bool all) {
   observed.clear();
   std::vector<bool> reached(parameters.size(), !is_alone());
@@ -72,7 +74,7 @@ void GradientBuckets::Impl::stash_earlier_gradients(std::span<const Replica* con
   for (std::size_t e = 0; e < parameters.size(); ++e)
     if (reached[e] && parameters[e]->is_trained() && (all || has_hooks(*parameters[e])))
       observed.push_back({parameters[e], {}});
-  for (ObservedParameter& each : observed)  // takes a gradient that a user has set, while it still has its graph
+  for (ObservedParameter& each : observed)  // first, since reconciling would drop the graph of a user's gradient
     if (each.parameter->state() == GradientState::primary) each.earlier = each.parameter->take_gradient();
   reconcile_all_gradients();
   if (!observed.empty()) reduce_partial_gradients();
@@ -92,7 +94,8 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
     if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
 }
 
-// If this throws, the launcher has finished with the buckets, so they may be destroyed.
+// Starts to sum: launches the buckets that wait for no gradient of `leaves`. If this throws, the launcher has finished
+// with the buckets, so they may be destroyed.
 void GradientBuckets::Impl::start_reductions(std::span<const Replica* const> leaves) {
   prepare_for_backward(leaves);
   if (is_alone()) return;
@@ -104,7 +107,8 @@ void GradientBuckets::Impl::start_reductions(std::span<const Replica* const> lea
   }
 }
 
-// True if some gradient in the bucket has to be summed. Other processes may have gradients that this one lacks.
+// True if some gradient in the bucket has to be summed. With several processes that is so for every trained parameter,
+// because another process may have a gradient of it.
 bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
   if (may_have_partial && !is_alone()) return true;
   return std::ranges::any_of(bucket.entries, [this](std::size_t e) {
@@ -123,7 +127,7 @@ void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const>
     bucket.is_needed = is_needed(bucket);
     bucket.is_complete = !bucket.is_needed;
     bucket.is_reduced = false;
-    if (bucket.is_needed) keep_earlier_sum(bucket);  // it is reduced as a whole
+    if (bucket.is_needed) keep_earlier_sum(bucket);  // also of other parameters: the whole bucket is reduced
   }
   for (const Replica* const leaf : leaves)
     ++buckets[bucket_of[parameter_of(*leaf).entry()]].arrivals[leaf->index].expected;
@@ -141,8 +145,9 @@ void GradientBuckets::Impl::ready(const Replica& leaf) {
   if (sums_now) mark_leaf_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
 }
 
-// Tells backward if the device is ahead of the others, and thus holds more whole buckets than it should. (A bucket that
-// is not complete here does not count, because it may wait for a gradient that this thread has yet to compute.)
+// Tells backward whether this device is ahead of the others: it has completed at least options.whole_buckets buckets
+// that are not launched yet, and so holds too much whole memory. Counts only up to the first bucket that is incomplete
+// on this device, because this thread may have yet to compute that bucket's gradient.
 autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
   if (buffers.empty() || !sums_now || meets_now) return autograd::Ahead::none;
   const auto d = std::size_t(std::ranges::find(devices, device) - devices.begin());
@@ -159,7 +164,8 @@ autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
 }
 
 void GradientBuckets::Impl::mark_leaf_ready(GradientBucket& bucket, std::size_t d) {
-  // Chain the streams: this one waits for the last, which has waited for those before it.
+  // The gradients may come from several streams. Each stream waits for that of the gradient before, so the last stream
+  // has waited for all of them.
   GradientBucket::Arrivals& here = bucket.arrivals[d];
   const Stream stream = current_stream(devices[d]);
   if (here.last_on && *here.last_on != stream) stream.wait(here.last_on->record());
@@ -167,13 +173,14 @@ void GradientBuckets::Impl::mark_leaf_ready(GradientBucket& bucket, std::size_t 
   if (--here.expected == 0) mark_device_ready(bucket, d);
 }
 
-// Called when all gradients of the bucket were enqueued on device d, and its current stream has waited for them.
+// Called when all gradients of the bucket were enqueued on device d. Its current stream waits for all of them.
 void GradientBuckets::Impl::mark_device_ready(GradientBucket& bucket, std::size_t d) {
   bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
   if (bucket.devices_left->fetch_sub(1) == 1) mark_bucket_ready(bucket);
 }
 
-// Submits the bucket to the launcher if all buckets before it are complete, and then the complete buckets behind it.
+// Called when the bucket is complete on all devices. If all buckets before it are complete too, submits it to the
+// launcher, and then the complete buckets that follow it.
 void GradientBuckets::Impl::mark_bucket_ready(GradientBucket& bucket) {
   const std::scoped_lock lock(launch_mutex);
   bucket.is_complete = true;
@@ -213,7 +220,7 @@ std::exception_ptr GradientBuckets::Impl::await_launches() {
   return std::exchange(launch_failure, nullptr);
 }
 
-// Reduces in place: into the whole bucket on each device, or into each device's shard.
+// Sums the bucket over all replicas: into the whole bucket on each device or, with sharding, into each device's shard.
 void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
@@ -248,7 +255,7 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   bucket.is_reduced = true;
 }
 
-// If a hook fails in this process, the other processes would wait for its sums, so the transport fails.
+// If the hook throws, the other processes would wait for the sums that it did not launch. So fails the transport.
 void GradientBuckets::Impl::call_comm_hook(GradientBucket& bucket) {
   try {
     ReducingBucket reducing(std::size_t(&bucket - buckets.data()), bucket.flats, streams, *communicator);
@@ -278,7 +285,7 @@ void GradientBuckets::Impl::end(bool failed) {
     }
     for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
   }
-  // Hooks may do anything, also use gradients.
+  // The lock is not held from here on, because hooks may use gradients, which takes it.
   std::size_t done = 0;
   try {
     const GradMode mode(keeps_graph_now);
@@ -297,7 +304,7 @@ void GradientBuckets::Impl::end(bool failed) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Hooks see the gradient of this backward, summed over all replicas; then the earlier gradient is added.
+// Calls the hooks with the gradient of this backward, summed over all replicas; then adds the earlier gradient.
 void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_graph) {
   BucketedParameter& parameter = *each.parameter;
   if (parameter.is_stale()) return;  // a hook has made new replicas
@@ -305,7 +312,7 @@ void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_
   const Tensor summed = parameter.gradient(0);
   if (!summed.defined()) return restore(std::span(&each, 1));
   const autograd::Meta& primary = parameter.meta(0);
-  // A hook may keep the tensor, and the next backward would overwrite it.
+  // A clone, because a hook may keep the tensor, and the next backward would overwrite the slot.
   const Tensor hook_input = primary.leaf_hooks.empty() || keeps_graph ? summed : summed.clone();
   Tensor gradient = hook_input;
   primary.leaf_hooks.call_each(
@@ -315,14 +322,14 @@ void GradientBuckets::Impl::run_hooks(const ObservedParameter& each, bool keeps_
   primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });
 }
 
-// Restores the earlier gradients, as if this backward had not reached these parameters.
+// Sets these parameters' gradients to the earlier ones, as if this backward had not reached them.
 void GradientBuckets::Impl::restore(std::span<const ObservedParameter> all) noexcept {
   for (const ObservedParameter& each : all)
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
-// After a failed backward, other processes still wait for buckets that were not launched here, and would mistake later
-// sums for these. So the transport fails.
+// If backward failed before this process launched all buckets, the other processes wait for the missing ones, and would
+// take its next sums for them. So fails the transport.
 void GradientBuckets::Impl::end_others_if_incomplete() {
   const std::scoped_lock lock(launch_mutex);
   if (next_bucket < buckets.size())
@@ -362,7 +369,7 @@ std::vector<bool> GradientBuckets::Impl::used() const {
   return used;
 }
 
-// Sums the partial gradients of earlier backwards. Any process may have some, so all processes take part.
+// Sums the gradients of earlier backwards that are not summed yet. All processes call it, because any may have some.
 void GradientBuckets::Impl::reduce_partial_gradients() {
   if (!std::exchange(has_unsynced_backward, false) &&
       std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; }))

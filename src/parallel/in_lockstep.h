@@ -1,5 +1,6 @@
-// Keeps a tensor and its copies on other devices in lockstep. Their version counts are equal as long as they change
-// together; a difference shows that one of them changed alone.
+// A tensor and its copies on other devices are in lockstep as long as they change together, and so keep equal values.
+// Their version counts (which count in-place changes) are then equal; a difference shows that one of them changed
+// alone.
 #pragma once
 
 #include "tensor/copy.h"

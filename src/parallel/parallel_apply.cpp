@@ -32,7 +32,7 @@ struct ReplicaRandom {
   GeneratorState own_start, own, shared;
 };
 
-// Moves the caller's sequence behind the numbers that the replicas drew.
+// Advances the caller's sequence past the numbers that the replicas drew, so that they are not drawn again.
 void advance_sequence_of_caller(const std::vector<ReplicaRandom>& replicas, const GeneratorState& caller) {
   std::uint64_t drawn = 0;
   bool own = false;
@@ -74,8 +74,9 @@ std::vector<DeviceThread*> threads_of(std::span<DeviceState* const> states) {
   return threads;
 }
 
-// The replica that runs on this thread, which would only wait otherwise. On a device thread of the pass this is that
-// device's replica, because two replicas on one thread could not wait for each other; else it is the first.
+// The number of the replica that runs on the caller's thread, which would otherwise only wait. If this is the thread of
+// a device of the pass, returns that device's replica: if the thread had to run two replicas, one could not wait for
+// the other. Else returns the first replica.
 std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   for (std::size_t i = 0; i < states.size(); ++i)
     if (&states[i]->thread == DeviceThread::current()) return i;
@@ -147,7 +148,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
   for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);
-  // With several devices, a batch so small that one device gets all of it takes the same path as larger batches.
+  // False if the group has several replicas, even if the batch is so small that only one of them runs.
   const bool alone = pass.group ? pass.group->has_one_replica() : count == 1;
   ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);

@@ -1,5 +1,6 @@
-// Reconciles the changes that a pass made in the module and its replicas: refuses changes of trained parameters, and
-// sets all other state in all processes as nn::BufferSync defines.
+// Reconciles the changes that a forward pass made in the states (parameters and buffers) of the module and its
+// replicas: refuses changes of trained parameters, and gives all other states, in all processes, the values that
+// nn::BufferSync defines.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -33,12 +34,12 @@ std::string path_of(const nn::ModuleBase& module, std::size_t number) {
   return path;
 }
 
-// The number of a process's replicas that have changed a state, or one of the marks below.
+// For one state and one process: the number of its replicas that changed the state, or one of the marks below.
 using Changes = std::uint16_t;
 constexpr Changes kTrained = 0xFFFF;      // a trained parameter, which no replica has changed
 constexpr Changes kWithoutRows = 0xFFFE;  // changed only by replicas without rows, while others had rows
 
-// Changes of each state, by process.
+// Exchanges `own`, the Changes of each state in this process. Returns those of all processes, by process.
 std::vector<std::vector<Changes>> of_all_processes(const World& world, const std::vector<Changes>& own) {
   const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Changes));
   std::vector<std::vector<Changes>> all;
@@ -77,7 +78,7 @@ class PassChanges {
   const std::span<const std::int64_t> rows_;
   const bool any_rows_;
   ReplicaGroup::Impl& group_;
-  std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of replicas counted
+  std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of replicas
 };
 
 void PassChanges::check_trained_unchanged() const {
@@ -158,7 +159,8 @@ void PassChanges::reconcile(std::size_t k, std::span<const Changes> of_each) {
       break;
     }
     case BufferSync::equal: {
-      // The replicas that changed the buffer have computed equal values. The others copy the first of these.
+      // The replicas that changed the buffer have computed equal values. If the primary is not among them, it copies
+      // the value of the first. (The other replicas get the primary's value before the next pass.)
       if (!changed(0, k))
         for (std::size_t r = 1; r < ran(); ++r)
           if (changed(r, k)) {
@@ -172,7 +174,7 @@ void PassChanges::reconcile(std::size_t k, std::span<const Changes> of_each) {
   }
 }
 
-// Broadcasts one process's value to the primaries of all processes. The other replicas get it before the next pass.
+// Broadcasts one process's value to the primaries of all processes. Their replicas get it before the next pass.
 void PassChanges::take_from(std::size_t process, std::size_t k) {
   nn::State& own = state(0, k);
   if (own.numel() == 0) return;

@@ -22,7 +22,7 @@
 namespace lockstep::detail {
 namespace {
 
-// Shares in proportion to each process's count; equal if all counts are 0.
+// The weight of each process's loss, in proportion to its count (of rows or replicas); equal weights if all are 0.
 std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::int64_t>& of_each, std::size_t here) {
   const std::int64_t all = std::reduce(of_each.begin(), of_each.end());
   autograd::ProcessShares shares;
@@ -65,7 +65,8 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
   pass.first_row = std::reduce(of_each.begin(), of_each.begin() + std::ptrdiff_t(here));
   pass.first_replica = here * devices;
 
-  // If each process has the rows of its devices in one joint process, divide each shard as that process would.
+  // If each process has just those rows that its devices would get from one process with all devices, then divide the
+  // rows into shards as that process would.
   if (options.split == ScatterSplit::chunk && options.weights.empty() && pass.all_rows > 0) {
     const auto ranks = std::int64_t(devices) * world.size();
     const std::int64_t length = (pass.all_rows + ranks - 1) / ranks, most = length * std::int64_t(devices);

@@ -29,7 +29,7 @@ void ReplicaBarrier::arrive_and_wait(const char* op, std::size_t replica, Contri
     return;
   }
   try {
-    combine(contributions_);  // all others wait for it
+    combine(contributions_);  // without the lock: all other replicas are waiting
   } catch (...) {
     arrive_and_drop(replica);
     throw;

@@ -1,4 +1,5 @@
-// Lets the replicas of one pass wait for each other on the host. Safe from the threads of all replicas.
+// ReplicaBarrier: the replicas of one pass wait on the host for each other, and exchange contributions. Safe from the
+// threads of all replicas.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@
 
 namespace lockstep {
 
-/// Thrown in replicas that wait for a replica that has ended: a consequence of that replica's failure, not a cause.
+/// Thrown in replicas that wait for a replica that has ended. It is a consequence of that replica's failure, so
+/// run_replicas() throws it only if there is no other error.
 class PeerReplicaEnded final : public CollectiveError {
  public:
   using CollectiveError::CollectiveError;

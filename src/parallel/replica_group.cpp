@@ -34,7 +34,7 @@ void ReplicaGroup::Impl::sum(std::span<const Tensor> tensors, std::span<const St
 
 void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams, std::size_t all) {
   if (all == devices.size() * std::size_t(world.size())) return all_reduce(tensors, streams, ReduceOp::mean);
-  // Computes the mean as ReduceOp::mean does: a sum of 16-bit floats is divided before it is rounded.
+  // As ReduceOp::mean does, divides a sum of 16-bit floats before it is rounded: so copies these to float32 first.
   const NoGrad guard;
   const DType dtype = tensors[0].dtype() == kFloat64 ? kFloat64 : kFloat32;
   std::vector<Tensor> sums;
@@ -73,7 +73,8 @@ constexpr const char *kOp = "sum_over_replicas", *kNode = "SumOverReplicas";
 std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
                             std::span<const Tensor> parts, std::span<const Stream> streams);
 
-// Sums gradients with sums_of(): one node for all replicas, so that in backward no replica waits for another.
+// The backward of a sum: sums the gradients of all replicas. One node does this for all replicas, so that in backward
+// no replica waits for another one.
 Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGroup>& group, const Shape& sizes,
                         const Gradients& arrived) {
   Gradients gradients = arrived;
@@ -91,7 +92,8 @@ Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGr
   return sums_of(what, group, gradients, current);
 }
 
-// The node of a sum that includes other processes. In backward, all processes have to run the same sums.
+// The node of a sum that includes other processes. Its backward waits for the other processes, so all processes must
+// run the same sums in backward; agree() checks this.
 class SumOverProcesses final : public autograd::CollectiveNode {
  public:
   SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes,

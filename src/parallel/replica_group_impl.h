@@ -1,4 +1,4 @@
-// The communicators that a group of replicas shares. Safe from any thread.
+// The communicators of a ReplicaGroup. Safe from any thread.
 #pragma once
 
 #include <optional>

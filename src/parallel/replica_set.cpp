@@ -98,7 +98,7 @@ void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   shard_sizes(0, devices_.size(), options_.scatter);  // throws for weights that do not match the devices
   draining(devices_, [this] {
     move_to_device(*module_, devices_.front(), options_.shard == Shard::parameters && !is_alone());
-    // Options that have to be equal in all processes, as the module has to.
+    // All processes must have the same module, and the same values of the options listed here.
     const BucketOptions& buckets = options_.buckets;
     check_and_broadcast_model(
         options_.world, *module_, devices_.front(),
@@ -139,8 +139,9 @@ ProcessPass ReplicaSet::locate_rows(const std::vector<std::int64_t>& rows) {
   return place;
 }
 
-// Backward multiplies a loss that is a mean by the process's share of the rows, and so does a mean over processes. This
-// process's sum is divided by its share first, so that all weighted sums add up to the whole sum.
+// If losses are means, backward multiplies this process's loss by its share of the rows, and a mean over processes does
+// the same. But the sums of a WeightedMean must be added over the processes as they are. So this process's sum is
+// divided by its share first.
 WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
   if (options_.world.size() == 1 || mean.weight.local_factors) return mean;
   double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
@@ -169,7 +170,7 @@ std::vector<nn::ModuleBase*> ReplicaSet::sync_replicas(std::size_t count) {
     if (fit == ReplicaFit::none) make_replicas();
     if (fit == ReplicaFit::all_but_gradients) {
       buckets_.add(modules(devices_.size()));
-      if (options_.shard == Shard::parameters) sync_.update(*module_);  // the added parameters have new memory
+      if (options_.shard == Shard::parameters) sync_.update(*module_);  // again: the added parameters have new memory
     }
   }
   return modules(count);
@@ -201,7 +202,7 @@ void ReplicaSet::fail_processes() const noexcept {
 void ReplicaSet::make_replicas() {
   if (is_alone()) return;
   buckets_.release();
-  sync_ = ReplicaSync();  // if making a part fails, there is no ReplicaSync, so the next forward tries again
+  sync_ = ReplicaSync();  // reset first: if the lines below throw, the next forward makes all again
   buckets_ = GradientBuckets();
   replicas_.clear();
   const nn::CopyAs as = options_.shard == Shard::parameters ? nn::CopyAs::without_memory : nn::CopyAs::own;

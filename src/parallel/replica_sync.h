@@ -23,7 +23,7 @@ struct ModuleState final : nn::Visitor {
     bool is_parameter;
 
     bool is_trained() const noexcept { return is_parameter && sync == nn::BufferSync::equal; }
-    /// True if replicas share one version count (in_lockstep.h).
+    /// True if this state and its replicas' copies are to keep equal version counts (in_lockstep.h).
     bool keeps_lockstep() const { return is_parameter || sync == nn::BufferSync::equal || state->requires_grad(); }
   };
   std::vector<Item> states;

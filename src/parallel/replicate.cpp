@@ -40,9 +40,10 @@ void ReplicaSync::Impl::begin_pass(const ModuleState& primary) {
     for (const ModuleState::Item& item : replicas[r].module_state.states) before[r + 1].emplace_back(*item.state);
 }
 
-// True if a replica's state still equals the primary's: both have the storages that they had when they were equal, and
-// since then either neither has changed or, if the state keeps lockstep, both have changed equally often. (States that
-// were frozen in the last pass may have changed differently in each replica.)
+// True if a replica's state still equals the primary's. Both must have the storages that they had when they were last
+// made equal. A state that was trained in the last pass, or that is a BufferSync::equal buffer, may have changed since
+// then, if both have changed equally often. Any other state must not have changed, because each replica may have
+// changed it in another way.
 bool ReplicaSync::Impl::is_current(const ModuleState& primary, const Replica& replica, std::size_t k) const {
   const ModuleState::Item& item = primary.states[k];
   const nn::State& own = *replica.module_state.states[k].state;
@@ -92,7 +93,7 @@ bool ReplicaSync::Impl::fits(const ModuleState& primary) const {
   for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
     const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
     same = a.sizes() == b.sizes() && a.dtype() == b.dtype();
-    // If a parameter was replaced by another one, the buckets would not sum the new parameter's gradients.
+    // False if a parameter was replaced by another one, since the buckets would not sum the new parameter's gradients.
     same = same && (!a.requires_grad() || !trained[k].defined() || a.is_same(trained[k]));
   }
   return same;
@@ -104,8 +105,9 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
   nn::for_each_state(module, [](const nn::Path& path, auto& value) { check_shaped("replicate", path, value); });
 }
 
-// Detects states that were changed by hand between steps. Trained states must be in lockstep as before the captured
-// step. Every other state must have changed as often since the previous step as it had before the captured step.
+// Detects, before a captured step is replayed, that a user has changed parameters or buffers between steps. The copies
+// of a trained state must be in lockstep as they were before the captured step. Every other state must have changed as
+// often since the previous step as it had when the step was captured.
 class ReplicaSync::Impl::StepState final : public HostStatePart {
  public:
   StepState(std::weak_ptr<const void> sync, const Impl& impl, const ModuleState& primary) : sync_(std::move(sync)) {
@@ -126,7 +128,8 @@ class ReplicaSync::Impl::StepState final : public HostStatePart {
   const char* find_mismatch() override {
     if (sync_.expired()) return "the replicas of a model";
     if (changes() != found_) return "a parameter or a buffer, by hand";
-    // A step with a smaller batch leaves the buffers of replicas without rows unchanged.
+    // A step with a smaller batch leaves the buffers of replicas without rows unchanged. After it, the buffers are not
+    // in the state that the captured step expects.
     const auto differs = [](const Copies& copies) {
       return !copies.are_equal && copies.changed_in_last != copies.changed_in_captured;
     };

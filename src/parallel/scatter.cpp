@@ -18,7 +18,8 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
   if (weights.size() != devices || !(total > 0) || !std::isfinite(total))
     throw InvalidArgument(text("[scatter] expected one weight for each of ", devices,
                                " devices, with a finite sum above 0, got ", weights.size(), " with the sum ", total));
-  // Every device gets its share rounded down. The other rows go to the largest remainders, first ones first.
+  // Every device gets its share rounded down. The rows that are left go, one each, to the devices with the largest
+  // remainders; among equal remainders, to the first devices.
   std::vector<std::int64_t> sizes(devices);
   std::vector<double> remainders(devices);
   std::vector<std::size_t> order(devices);

@@ -1,6 +1,6 @@
-// Tells each process which parameters have a gradient in some process: one bit per parameter, exchanged while backward
-// runs. A parameter that this process did not use still gets the sum of the processes that used it, as on several
-// devices of one process.
+// UsedParameterMap: tells each process which parameters got a gradient in any process, with one bit per parameter,
+// exchanged while backward runs. A parameter that got no gradient in this process then still gets the sum of the other
+// processes' gradients, as with several devices of one process.
 #pragma once
 
 #include <memory>

@@ -10,10 +10,10 @@
 
 namespace lockstep::collective {
 
-// tensors[r] is rank r's tensor: contiguous, on the communicator's device r. Each of several processes passes only the
-// tensors of its own ranks. The work is enqueued on streams[r], or on this thread's current streams if no streams are
-// given; tensors that were allocated on other streams are recorded there. Received tensors count as changed in place.
-// Autograd does not record these functions.
+// tensors[r] is the tensor of this process's rank r: contiguous, on communicator.devices()[r]. Each of several
+// processes passes only the tensors of its own ranks. The work is enqueued on streams[r], or on this thread's current
+// streams if no streams are given; each tensor is recorded on that stream (record_stream()). Received tensors count as
+// changed in place. Autograd does not record these functions.
 //
 // All functions throw InvalidArgument for a wrong number of tensors or a tensor that is not contiguous, DeviceMismatch,
 // DTypeError or ShapeError; the message names the rank. For errors of the operation itself, see Communicator.

@@ -15,15 +15,16 @@
 
 namespace lockstep {
 
-/// One bucket, while its gradients are summed. Used by one thread.
+/// The argument of a hook: one bucket whose gradients are to be summed. For the hook's thread only.
 class LOCKSTEP_API ReducingBucket {
  public:
   /// buffers[d] is on the communicator's device d, and its work runs on streams[d].
   ReducingBucket(std::size_t index, std::span<const Tensor> buffers, std::span<const Stream> streams,
                  Communicator& communicator)
       : index_(index), buffers_(buffers), streams_(streams), communicator_(communicator) {}
-  /// The bucket's place in the order in which buckets are summed, from 0. At its start, the second backward that sums
-  /// rebuilds the buckets, once. The bucket of an index then has other parameters, and usually another size.
+  /// The bucket's place in the order in which buckets are summed, from 0. When the second backward that sums begins, it
+  /// rebuilds the buckets, once. From then on the same index means a bucket of other parameters, usually of another
+  /// size.
   std::size_t index() const noexcept { return index_; }
 
   /// The bucket on each device of this process: [elements], one dtype. When the hook is called, a buffer has the

@@ -57,7 +57,7 @@ struct OutputParts {
 LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const OutputParts> outputs,
                                     std::string_view source);
 
-// True if T's operator== can be used, as far as its parts show.
+// True if T's operator== compiles. (For containers and aggregates this depends on their parts, which are checked too.)
 template <class T>
 consteval bool is_comparable();
 template <class... T>
@@ -76,7 +76,7 @@ consteval bool is_comparable() {
     return std::equality_comparable<T> || std::is_empty_v<T>;
 }
 
-// Here NaN equals NaN, since replicas that all computed NaN agree.
+// Compares two replicas' values. NaN equals NaN, because replicas that all computed NaN agree.
 template <class T>
 bool equal_values(const T& a, const T& b) {
   if constexpr (std::floating_point<T>)

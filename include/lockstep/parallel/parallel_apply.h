@@ -19,13 +19,13 @@
 
 namespace lockstep {
 
-/// Describes one pass of several replicas over one batch.
+/// One pass: several replicas run at once, each on its shard of one batch.
 struct ReplicaPass {
   std::span<const std::int64_t> rows = {};        ///< Rows of each replica's shard; empty if no batch was divided.
   std::int64_t dim = 0;                           ///< The dimension along which the batch was divided.
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Shared by several passes; null makes a new one.
 
-  // Set only if the pass spans several processes, as the group's World does:
+  // Set only if the pass spans several processes; then the group's World has these processes:
   std::int64_t first_row = 0;                 ///< These replicas' first row in the whole batch.
   std::optional<std::int64_t> all_rows = {};  ///< Rows of the whole batch; by default the sum of `rows`.
   std::size_t first_replica = 0;              ///< The number of this process's first replica among all replicas.

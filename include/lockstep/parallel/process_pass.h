@@ -1,4 +1,5 @@
-// The part of a DataParallel pass that concerns several processes. With one process, it does nothing.
+// The exchanges between processes in a DataParallel pass (one forward call and its backward). With one process these
+// functions exchange nothing.
 #pragma once
 
 #include <concepts>
@@ -28,14 +29,15 @@ enum class ProcessLoss : std::uint8_t {
 
 namespace detail {
 
-/// The place of one process's part of a pass among the parts of all processes.
+/// The rows and replicas of this process in one pass, and their places among those of all processes.
 struct ProcessPass {
   std::int64_t rows = 0;       ///< Rows of this process.
   std::int64_t first_row = 0;  ///< This process's first row in the whole batch.
   std::int64_t all_rows = 0;
   std::size_t first_replica = 0;  ///< The number of this process's first replica: the rank of its first device.
   std::size_t all_replicas = 0;   ///< The number of replicas that have rows, in all processes.
-  /// If one process with all devices could make the shards: the rows of each shard except the last; else 0.
+  /// The rows of each shard except the last, if the shards of all processes are those that one process with all their
+  /// devices would make; else 0.
   std::int64_t length = 0;
   /// The weight of each process's loss: by its rows, and by its replicas. Null for a single process.
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};

@@ -1,4 +1,4 @@
-// A module and its replicas, independent of the module's type.
+// ReplicaSet: a module and its replicas; the part of DataParallel that does not depend on the module's type.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ LOCKSTEP_API void refuse_nesting();
 LOCKSTEP_API void refuse_sharding(Shard shard);
 
 /// The state that a DataParallel keeps between calls: the module on the first device, its replicas on the others, and
-/// the objects that keep them equal. A call is check_call(), locate_rows(), sync_replicas(), and end_pass() or
-/// fail_pass().
+/// the objects that keep them equal. For each call of the model, DataParallel calls check_call(), locate_rows() and
+/// sync_replicas(), runs the replicas, and then calls end_pass() or, after an error, fail_pass().
 class LOCKSTEP_API ReplicaSet {
  public:
   /// Copies a module of the known type to a device.
@@ -80,7 +80,7 @@ class LOCKSTEP_API ReplicaSet {
   std::vector<nn::ModuleBase*> sync_replicas(std::size_t count);
   /// The description of the pass, for run_replicas(). `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
-  /// Called after a pass with so many rows per replica. Throws as ReplicaSync::end_pass() does.
+  /// Called after a pass in which replica i had rows[i] rows. Throws as ReplicaSync::end_pass() does.
   void end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place);
   void fail_pass() noexcept { sync_.fail_pass(); }
   void fail_processes() const noexcept;

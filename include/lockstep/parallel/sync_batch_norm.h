@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// batch_norm (lockstep/ops/normalization.h) with the statistics of all replicas' x in a pass, in backward too. Every
-/// replica has to call it, and waits on the host for the others three times: for the count, the mean and the variance.
-/// A replica's x may be empty. Outside of replicas it is batch_norm.
+/// batch_norm (lockstep/ops/normalization.h), but with the mean and variance of x over all replicas of the pass;
+/// backward takes this into account. Every replica has to call it, and waits on the host for the others three times:
+/// for the count, the mean and the variance. A replica's x may be empty. Outside of replicas it is batch_norm.
 LOCKSTEP_API Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                     const Tensor& weight = {}, const Tensor& bias = {},
                                     const BatchNormOptions& options = {});

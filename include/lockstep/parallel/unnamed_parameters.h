@@ -1,4 +1,4 @@
-// Finds parameters that a model computes with and that members() does not name: nothing would train, move or save them.
+// Finds parameters that a model uses but does not list in members(): nothing would train, move or save them.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace lockstep::detail {
 
-/// Walks the graph of the first pass whose output requires a gradient, once, and prints a warning to standard error.
+/// Walks the graph of the first pass whose output requires a gradient, and warns of such parameters on standard error.
 class LOCKSTEP_API UnnamedParameters {
  public:
   bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the others.
