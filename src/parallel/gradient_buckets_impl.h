@@ -53,13 +53,13 @@ struct GradientBucket : BucketMemory {
   /// sum, and from Shard::gradients on, where it is in the devices' shares (GradientMemory).
   std::vector<Tensor> earlier;
 
-  std::vector<std::uint64_t> versions;  // the versions of the flats, by device, when they were last in lockstep
+  std::vector<std::uint64_t> versions;  // version counts of `flats` when the devices were last in lockstep
 
   void are_in_lockstep() {
     versions.clear();
     for (const Tensor& flat : flats) versions.push_back(flat.version());
   }
-  // True if the devices' flats were changed a different number of times since they were in lockstep.
+  // True if the bucket was changed in place more often on one device than on another since they were in lockstep.
   bool has_drifted() const {
     const auto changes = [&](std::size_t d) { return flats[d].version() - versions[d]; };
     for (std::size_t d = 1; d < flats.size(); ++d)
@@ -122,14 +122,14 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
     lockstep::all_gather_shards(*communicator, own_devices ? *own_devices : *communicator, tensors);
   }
 
-  // autograd::GradientListener
+  // Overrides of autograd::GradientListener; backward calls them.
   void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph, bool meets) override;
   void ready(const autograd::Replica& leaf) override;
   autograd::Ahead is_ahead(const Device& device) override;
   void end(bool failed) override;
   double weight_without_pass() const noexcept override { return share_without_pass; }
 
-  // ReplicaOwner. Each function takes `mutex`.
+  // Overrides of ReplicaOwner, and calls of GradientBuckets. All take `mutex`, except have_parameters().
   bool have_parameters() const;
   void check_idle(const char* op) override;
   void complete_gradient(std::size_t entry) override;

@@ -1,5 +1,5 @@
-// The state of ReplicaSync. replicate.cpp copies changes of the primary to the replicas; pass_changes.cpp reconciles
-// the changes that a pass made in any of them.
+// The state of ReplicaSync. Before a pass, replicate.cpp copies changes of the primary to the replicas. After it,
+// pass_changes.cpp reconciles the changes that the pass made in the primary and in the replicas.
 #pragma once
 
 #include <cstddef>

@@ -14,13 +14,14 @@
 namespace lockstep::detail {
 namespace {
 
-// CUDA reports one failure per call, for any stream that is synchronized; a lost card reports the same failure forever.
+// The most errors to take from one stream. CUDA reports one failure per call, for any stream that is synchronized, and
+// a lost card reports the same failure forever.
 constexpr int kMaxErrors = 64;
 
 void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
   Graphs* const graphs = device.backend.graphs();
   for (const StreamHandle& stream : device.streams()) {
-    if (graphs && graphs->is_capturing(stream)) continue;  // captured work has not started
+    if (graphs && graphs->is_capturing(stream)) continue;  // captured work does not run yet, so there is no error
     for (int i = 0; i < kMaxErrors; ++i) try {
         device.backend.synchronize_stream(stream);
         break;

@@ -125,9 +125,11 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Rows of the last batch, in this process.
 
   /// Turns a mean that this process computed from the outputs of one pass into the mean over all processes' rows. The
-  /// weight is summed over the processes; a backward through the value, or its mean over the processes, then covers all
-  /// rows. All processes must call this. A WeightedMean that the module returned already covers all processes and is
-  /// returned unchanged. Costs one all-reduce between the devices; the host does not wait for it.
+  /// weight becomes the sum over the processes. Backward through the value then gives the gradients of the mean over
+  /// all rows; the values of the processes, added with the weights of their losses (by rows, or 1 for
+  /// ProcessLoss::sum), give this mean. All processes must call this. A WeightedMean that the module returned already
+  /// covers all processes and is returned unchanged. Costs one all-reduce between the devices; the host does not wait
+  /// for it.
   WeightedMean over_processes(const WeightedMean& mean) const {
     return detail::draining(devices(), [&] {
       try {

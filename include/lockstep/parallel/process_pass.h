@@ -58,7 +58,8 @@ LOCKSTEP_API void check_and_broadcast_model(const World& world, nn::ModuleBase& 
 
 /// Marks x as it enters or leaves the model, so that backward knows the pass of its loss and the loss's weight.
 LOCKSTEP_API Tensor mark_pass_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
-/// Makes shares for tensors that enter the model before the pass is known; set_shares() fills them in, by rows.
+/// Makes ProcessShares (the weights of the processes' losses) for tensors that enter the model, before the processes
+/// have exchanged their numbers of rows. set_shares() fills in the weights, by rows.
 LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> make_pending_shares();
 LOCKSTEP_API void set_shares(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See make_pending_shares().
 

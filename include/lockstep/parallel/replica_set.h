@@ -45,7 +45,7 @@ LOCKSTEP_API void refuse_sharding(Shard shard);
 /// sync_replicas(), runs the replicas, and then calls end_pass() or, after an error, fail_pass().
 class LOCKSTEP_API ReplicaSet {
  public:
-  /// Copies a module of the known type to a device.
+  /// Copies a module to a device. The function knows the module's type, which ReplicaSet does not.
   using Copy = std::unique_ptr<nn::ModuleBase> (*)(const nn::ModuleBase& module, Device device, nn::CopyAs as);
 
   /// Makes a set without a module. Throws as resolve_devices() does.

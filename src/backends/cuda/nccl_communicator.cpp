@@ -126,7 +126,7 @@ class NcclCommunicator final : public CudaCommunicator {
       id_ = common_id(peers_);  // only a single process gets here: with several, check_peers() throws after a failure
       connect();
     }
-    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events suffice
+    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events order the streams, without NCCL
       join_streams(call.parts);
       return fork_streams(call.parts);
     }

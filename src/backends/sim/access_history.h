@@ -18,7 +18,7 @@ namespace lockstep::sim {
 using Clock = std::vector<std::uint64_t>;
 
 struct PastAccess {
-  Region region;  ///< Normalized.
+  Region region;  ///< As normalized() (region.h) returns it.
   AccessKind kind = AccessKind::read;
   int stream = 0;
   std::uint64_t epoch = 0;  ///< The operation's number in its stream, from 1.

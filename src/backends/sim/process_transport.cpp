@@ -43,7 +43,7 @@ struct Post {
   std::vector<std::string> hosts;
   std::chrono::milliseconds limit;
 
-  // Call it with the lock held. The first reason stays.
+  // Call it with the lock held. If several calls give a reason, the first one counts.
   void fail(const std::string& reason) {
     if (!failure) failure = reason;
     for (auto& [way, lane] : lanes)

@@ -30,7 +30,7 @@ class SimCollective {
 
   /// Called before anything is enqueued. The operation will then fail on all ranks with this error of one rank.
   void fail(std::shared_ptr<AsyncError> error) {
-    const std::scoped_lock lock(mutex_);  // abort() may already know this operation
+    const std::scoped_lock lock(mutex_);  // another thread may abort this operation at the same time
     error_ = std::move(error);
   }
 

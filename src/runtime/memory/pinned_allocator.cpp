@@ -95,7 +95,7 @@ void PinnedAllocator::copy(StreamHandle stream, const Copy& copy, PinnedBlock& b
     const std::scoped_lock lock(mutex_);
     backend_.record(block.uses[use].event, stream);
     ++block.uses[use].recorded;
-  } catch (const BackendError&) {  // the device may already be copying some of the rows
+  } catch (const BackendError&) {  // no event marks the end of rows that may be on their way already
     const std::scoped_lock lock(mutex_);
     block.is_unknown = true;
     throw;
@@ -122,7 +122,8 @@ std::size_t PinnedAllocator::in_use() const {
   return in_use_;
 }
 
-// The mutex must be held in this function and in the following ones, up to take_free.
+// Returns the index of the block's use on this stream, which is added if there is none. Hold the mutex in this function
+// and in the following ones, up to take_free.
 std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   for (std::size_t i = 0; i < block.uses.size(); ++i)
     if (block.uses[i].stream.device == stream.device && block.uses[i].stream.id == stream.id) return i;

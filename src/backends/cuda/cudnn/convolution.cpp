@@ -74,7 +74,7 @@ CudnnDescriptor convolution_descriptor(const Convolution& convolution, int devic
   return made;
 }
 
-// cuDNN's operation for a kind, and the names of its attributes.
+// cuDNN's name of the operation of a FusedKind, and of its attributes.
 struct Operation {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t alpha, beta, convolution;
