@@ -12,8 +12,9 @@
 namespace bench {
 
 /// Calls a function and its peer alternately for BENCH_SECONDS, at least five times each. Prints the medians of their
-/// times per step (`steps` per call), and of the ratio of the two times of a turn. "near" and "far" have the turns
-/// during which the two cores shared a cache at every measurement, or at none (cores.h).
+/// times per step (`steps` per call), and of the ratios of a call's time to that of the peer's call after it. "near"
+/// and "far" have the pairs of calls during which the two cores shared a cache at every measurement, or at none
+/// (cores.h).
 template <class Function, class Peer>
 void compare(const std::string& name, Function function, Peer peer, long steps = 1) {
   time_calls(2, function);

@@ -65,7 +65,7 @@ void parallel(const std::string& name) {
     bench::Training<Model> one(Model::net());
     auto step = steps_of(one, 1);
     bench::time_calls(1, step);
-    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a turn takes 0.2 s
+    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a call takes 0.2 s
     bench::compare(name + (checks ? "/checked_step" : "/step"), steps_of(two, steps), steps_of(one, steps), steps);
   }
 }
@@ -83,7 +83,7 @@ void sharded(const std::string& name) {
     Training divided(model(shard), "cuda:0"), whole(model(Shard::none), "cuda:0");
     auto step = steps_of(whole, 1);
     bench::time_calls(1, step);
-    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a turn takes 0.2 s
+    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a call takes 0.2 s
     bench::compare(name + '/' + std::array{"none", "optimizer_state", "gradients", "parameters"}[std::size_t(shard)],
                    steps_of(divided, steps), steps_of(whole, steps), steps);
   }

@@ -161,7 +161,7 @@ std::size_t column_index(const char* op, const std::vector<std::string>& columns
   return std::size_t(found - columns.begin());
 }
 
-// Rejects more categories than the dtype represents exactly as integers.
+// Throws InvalidArgument if a column has so many categories that `dtype` cannot represent all their numbers exactly.
 void check_categories(const Csv& table, DType dtype) {
   const std::size_t most = dtype == kBFloat16  ? 256
                            : dtype == kFloat16 ? 2048

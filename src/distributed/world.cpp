@@ -18,7 +18,8 @@ constexpr int kChannel = 0;
 constexpr const char* kErrorOfAll = "an error that all processes throw";
 const std::string kThisHost = "this host";
 
-// The first message to each process: the size of the bytes, the beginning of the call's name, and the bytes that fit.
+// A call sends its bytes to a process in one or two messages. This is the first: the number of bytes, the name of the
+// call (cut to fit `what`), and as many of the bytes as fit `first`. The second message has the other bytes, if any.
 struct Frame {
   std::uint64_t size = 0;
   char what[40] = {};

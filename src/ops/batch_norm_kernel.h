@@ -27,7 +27,7 @@ struct ChannelExtent {
 struct ChannelPieces {
   ChannelExtent extent;
   int pack = 1;             ///< Neighbouring elements in one load of a thread.
-  int beside = 1;           ///< Threads side by side, on neighbouring packs of channels.
+  int beside = 1;           ///< The number of neighbouring threads that take neighbouring packs of channels.
   std::int64_t length = 0;  ///< Rows if channels are last, otherwise packs in all planes of a channel.
   std::int64_t piece = 0;   ///< Length of a piece, in the same unit.
   std::int64_t pieces = 1;

@@ -11,8 +11,9 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
   check_same_device("index_select", x, index);
   const Tensor places = as_index("index_select", index);
   if (x.dim() == 0 || places.dim() != 1)
-    throw ShapeError(text("[index_select] expected a tensor with dimensions and 1-dim indices, got ", x.sizes(),
-                          " and ", places.sizes()));
+    throw ShapeError(
+        text("[index_select] expected a tensor of at least one dimension and a 1-dimensional tensor of indices, got ",
+             x.sizes(), " and ", places.sizes()));
   const int d = wrap_dim("index_select", dim, x.dim());
   check_index("index_select", places, x.sizes()[d]);
   return gather_slices("index_select", "IndexSelect", x, d, places);

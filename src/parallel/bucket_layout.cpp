@@ -22,7 +22,7 @@ std::int64_t round_up(std::int64_t elements, std::int64_t granularity) {
   return (elements + granularity - 1) / granularity * granularity;
 }
 
-// The part of `shard` inside the `elements` elements that begin at `at`, relative to `at`.
+// The intersection of `shard` with [at, at + elements), as offsets from `at`.
 ShardRange within(ShardRange shard, std::int64_t at, std::int64_t elements) {
   const auto place = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
   return {place(shard.begin), place(shard.end)};

@@ -142,7 +142,7 @@ class Backend {
   virtual bool is_lost(int /*device*/) noexcept { return false; }
   /// The object that captures and replays work; null if the backend cannot do this.
   virtual Graphs* graphs() noexcept { return nullptr; }
-  /// Returns true if kernels launch grids on KernelContext::native_stream, false if they compute at once.
+  /// Returns true if kernels launch grids on KernelContext::native_stream, false if they compute synchronously.
   virtual bool launches_grids() const noexcept { return false; }
   /// Returns true if convolutions of this dtype are fastest in the channels-last layout.
   virtual bool prefers_channels_last(DType /*dtype*/) const noexcept { return true; }

@@ -158,7 +158,10 @@ void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   optimizer_.zero_grad();
 }
 
-// Central differences, one-sided at the ends. The learning rates are equidistant in their logarithms.
+// Returns the learning rate at which the smoothed loss falls most per step; nullopt if it never falls. A loss's slope
+// is half the difference between the losses after and before it. The first and the last loss of those that are not left
+// out have one neighbour, so there it is the difference from this neighbour. (The rate's logarithm grows by the same
+// amount in each step, so the loss falls most per step where it falls most per unit of the logarithm.)
 std::optional<double> LRSweep::suggestion() const {
   if (smoothed_.size() < kSkipBegin + kSkipEnd + 2) return {};
   const std::size_t end = smoothed_.size() - kSkipEnd;

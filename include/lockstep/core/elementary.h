@@ -1,7 +1,7 @@
-// Elementary functions of numbers, for kernels: write `using elementary::exp;` beside the function object instead of
-// `using std::exp;`. On a GPU they are CUDA's functions. On the host, the compiler vectorizes loops over them. exp and
-// tanh of floats are branch-free functions of our own; the others are the C library's vector functions (glibc's
-// libmvec, within 4 units in the last place), or, without libmvec, those of `cmath`.
+// Elementary functions of numbers, for kernels: in the namespace of the function object write `using elementary::exp;`
+// instead of `using std::exp;`. On a GPU they are CUDA's functions. On the host, the compiler vectorizes loops over
+// them. exp and tanh of floats are branch-free functions of our own; the others are the C library's vector functions
+// (glibc's libmvec, within 4 units in the last place), or, without libmvec, those of `cmath`.
 #pragma once
 
 #include <bit>

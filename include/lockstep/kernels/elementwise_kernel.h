@@ -83,7 +83,7 @@ namespace host {
 /// Runs the loop over all elements of operands that have these sizes, operand n with strides[n].
 LOCKSTEP_API void elementwise(const KernelContext& context, const ElementwiseWork& work, const Shape& sizes,
                               const Shape* strides, bool dense);
-/// Runs the loop over `count` neighbouring elements of each operand, on the calling thread.
+/// Runs the loop over `count` consecutive elements of each operand, on the calling thread.
 LOCKSTEP_API void elementwise_row(const ElementwiseWork& work, std::int64_t count);
 }  // namespace host
 

@@ -1,6 +1,6 @@
-// An elementwise kernel over many tensors in one launch. The operands are rows of tensors {a, b, ...}, such as a
-// parameter, its gradient and its momentum. The kernel calls f(a[i], b[i], ...) for each element i of each row. Fused
-// optimizers use it.
+// An elementwise kernel over many tensors in one launch. The operands are tuples of tensors (a, b, ...) of one size,
+// for example one tuple for each parameter: the parameter, its gradient and its momentum. For each tuple and each
+// element index i the kernel calls f(a[i], b[i], ...). Fused optimizers use it.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace lockstep {
 struct DeviceState;
 struct TensorImpl;
 
-/// One row of operands: contiguous tensors with the same number of elements.
+/// One tuple of operands: N contiguous tensors with the same number of elements.
 template <std::size_t N>
 using MultiRow = std::array<const TensorImpl*, N>;
 
@@ -42,7 +42,7 @@ LOCKSTEP_HD auto bound(const F& f) {
     return f;
 }
 
-/// A loop over rows of N operands of given dtypes. The code that does not depend on the function is compiled once for
+/// A loop over tuples of N operands of given dtypes. The code that does not depend on the function is compiled once for
 /// each N.
 template <std::size_t N>
 struct MultiMapLoop {
@@ -69,7 +69,7 @@ struct MultiMapLoop {
 template <class F, std::size_t N>
 struct MultiMapKernel;
 
-/// The forms of a kernel over rows of N operands, for their dtypes.
+/// The forms of a kernel over tuples of N operands, for their dtypes.
 template <class F, std::size_t N>
 struct MultiMapForms {
   MultiMapLoop<N> host;  ///< Calls the bound function.
@@ -173,10 +173,10 @@ struct MultiLaunch {
 LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel);
 }  // namespace detail
 
-/// Calls f for each element of each row. T: the operands' element types, const where f only reads; f takes references
-/// to their compute types. All rows are on `device`. `f` must be copyable. If `f` has bind(), the kernel calls bind()
-/// when it runs, and applies the function that bind() returns; so bind() may read `parameters` on the device. Does not
-/// bump versions.
+/// Calls f(a[i], b[i], ...) for each tuple {a, b, ...} of `rows` and each element index i. T: the types of the elements
+/// of a, b, ..., const where f only reads; f takes references to their compute types. All tensors are on `device`. `f`
+/// must be copyable. If `f` has bind(), the kernel calls bind() when it runs, and applies the function that bind()
+/// returns; so bind() may read `parameters` on the device. Does not bump versions.
 template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {

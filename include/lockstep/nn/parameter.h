@@ -29,9 +29,9 @@ class LOCKSTEP_API State : public Tensor {
   State(const Tensor& value, bool requires_grad);
   State(const State& other);
   State(State&&) noexcept = default;
-  /// Copies elements, as described above.
+  /// Copies the elements: into this tensor if it has the other's shape and dtype, else this becomes a new tensor.
   State& operator=(const State& other) &;
-  /// Becomes the other tensor, as described above.
+  /// Becomes the other's tensor itself, whatever its shape and dtype: no elements are copied.
   State& operator=(State&&) & noexcept = default;
   ~State() = default;
 };

@@ -1,5 +1,6 @@
-// Losses with a margin: of distances, of scores and of labels. Floating dtypes, else DTypeError; shapes as each
-// function says, else ShapeError. Differentiable. Formulas and defaults are PyTorch's. Other losses are in loss.h.
+// Margin losses: they ask that a score, or a distance between embeddings, is right by a margin. Floating dtypes, else
+// DTypeError; shapes as each function says, else ShapeError. Differentiable. Formulas and defaults are PyTorch's. Other
+// losses are in loss.h.
 #pragma once
 
 #include <cstdint>

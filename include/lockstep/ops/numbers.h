@@ -1,6 +1,6 @@
 // where(), eq(), sigmoid() and softplus() of numbers. They have the names of the functions of tensors, so that
-// arithmetic can be written once, for any T: a number or a Tensor. (For exp, tanh and the like, a line such as
-// `using elementary::exp;` beside the function object does the same.)
+// arithmetic can be written once, for any T: a number or a Tensor. (After `using elementary::exp;` in the
+// namespace of the function object, exp(x) works for numbers and tensors too. So do tanh and the like.)
 #pragma once
 
 #include <cmath>

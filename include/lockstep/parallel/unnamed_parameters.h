@@ -10,16 +10,18 @@
 
 namespace lockstep::detail {
 
-/// Walks the graph of the first pass whose output requires a gradient, and warns of such parameters on standard error.
+/// Checks one forward pass, the first one whose output requires a gradient: walks the autograd graph from the outputs
+/// back to the arguments, and warns of such parameters on standard error.
 class LOCKSTEP_API UnnamedParameters {
  public:
   bool is_enabled() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the others.
-  /// Called before the pass, for each argument. The walk through the graph stops at the tensors in the arguments.
+  /// Call this before the forward pass, for each argument. Notes the tensors in the argument: check() does not walk
+  /// past them, into the graph of what was computed before the pass.
   template <class Argument>
   void add_input(const Argument& argument) {
     collect(argument, inputs_);
   }
-  /// Called after the pass.
+  /// Call this after the forward pass: it walks the graph of `output`, and warns.
   template <class Output>
   void check(const nn::ModuleBase& module, const Output& output) {
     std::vector<Tensor> outputs;

@@ -51,10 +51,10 @@ class KernelLoader {
   ~KernelLoader() = default;
 };
 
-/// The context of a kernel's body. On host backends the body computes at once, on all cores if `parallel`. On CUDA the
-/// body loads each of its kernels with `loader` and enqueues their grids on `native_stream` of `device`. The grids may
-/// use `workspace`: kWorkspaceBytes of device memory that belong to the stream, whose kernels use it one after the
-/// other.
+/// The context of a kernel's body. On host backends the body is synchronous: it has computed the results when it
+/// returns, and uses all cores if `parallel`. On CUDA the body loads each of its kernels with `loader` and enqueues
+/// their grids on `native_stream` of `device`. The grids may use `workspace`: kWorkspaceBytes of device memory that
+/// belong to the stream, whose kernels use it one after the other.
 struct KernelContext {
   static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;  ///< Size of `workspace`.
 
@@ -65,8 +65,8 @@ struct KernelContext {
   KernelLoader* loader = nullptr;  ///< Loads kernels on the device.
 };
 
-/// A non-owning reference to a callable void(const KernelContext&). own() makes an owning copy, which backends that run
-/// the kernel at once do not need.
+/// A non-owning reference to a callable void(const KernelContext&). own() makes an owning copy, for backends that run
+/// the kernel later.
 class KernelRef {
  public:
   using Owned = std::function<void(const KernelContext&)>;  ///< An owning copy.

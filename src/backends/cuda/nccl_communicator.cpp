@@ -226,7 +226,8 @@ class NcclCommunicator final : public CudaCommunicator {
     OwnedMemory number;
     OwnedStream stream;
 
-    // cudaFree would wait without a limit for an all-reduce that could not be aborted. In that case the memory leaks.
+    // If the all-reduce has not ended in time, it could not be aborted. cudaFree could then block for ever, so the
+    // memory is leaked on purpose.
     ~Summand() {
       const auto ended = [this] { return cudaStreamQuery(stream.get()) != cudaErrorNotReady; };
       if (stream && !wait_until(kAbortLimit, ended)) static_cast<void>(number.release());

@@ -33,7 +33,9 @@ class AsyncError {
   /// exceptions while they propagate, so two threads must not hold the same exception.)
   [[noreturn]] void rethrow();
 
-  /// A new exception with the same type and message, for an error that this one causes.
+  /// Returns a new exception with this error's message. It has the same type if that is BackendError, CollectiveError
+  /// or RaceError, else it is a BackendError. When other work fails because of this error, the other work's error is
+  /// made from the copy: for example, a collective attaches copies of its ranks' errors to its own error.
   std::exception_ptr copy() const;
 
   /// Called when the error was reported to the host. The streams that hold it then run work again.

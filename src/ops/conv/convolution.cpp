@@ -39,8 +39,8 @@ Tensor new_images(const Tensor& like, const Shape& sizes) {
                                 : new_tensor(like, sizes);
 }
 
-// The three operations, not recorded. float64 is always composed, since no library supports it. 16-bit types become
-// float32 if the device declines them.
+// The convolution and its two gradients, not recorded. float64 is always composed, since no library supports it. 16-bit
+// types become float32 if the device declines them.
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
   const Shape sizes = convolution_sizes(x.sizes(), weight.sizes(), geometry);
@@ -101,7 +101,8 @@ Tensor weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, con
   return weight;
 }
 
-// Calls f without recording, for the three operations.
+// Calls f, which calls forward(), input_gradient() or weight_gradient(), without recording the operations inside. The
+// caller records one node for the whole.
 template <class F>
 Tensor unrecorded(const F& f) {
   const NoGrad guard;

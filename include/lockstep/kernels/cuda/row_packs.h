@@ -66,7 +66,7 @@ class PackTeam {
   static constexpr bool kSerial = false;
   using Index = PackPlace;
 
-  /// `length` is the length of the rows, a multiple of kPack. Teams are not interleaved: shape.beside is 1.
+  /// `length` is the length of the rows, a multiple of kPack. shape.beside must be 1: teams are not interleaved.
   __device__ PackTeam(TeamShape shape, bool idle, std::int64_t length, const Read& read)
       : team_(shape, idle, 0, 1),
         read_(read),

@@ -13,11 +13,12 @@
 
 namespace lockstep::gpu {
 
-/// How a block's threads are divided into teams of `size` threads. `beside` teams are interleaved: the first thread of
-/// each, then the second thread of each, and so on. `size` and `beside` are powers of two. Either beside is 1 and a
-/// team is a warp or a part of one, or size * beside is a block.
+/// How a block's threads are divided into teams. Both numbers are powers of two. Either `beside` is 1 and a team fits
+/// in a warp, or size * beside is the number of threads of a block.
 struct TeamShape {
-  int size = 1;
+  int size = 1;  ///< The number of threads of a team.
+  /// The number of teams that are interleaved. If it is 1, the threads of a team are consecutive. Otherwise the first
+  /// threads of all these teams come first, then their second threads, and so on.
   int beside = 1;
 
   static constexpr std::int64_t kLongRow = 1024;  // elements: longer rows get larger teams
