@@ -128,6 +128,7 @@ class GradientBuckets::Impl::StepState final : public HostStatePart {
 
 void GradientBuckets::Impl::use_in_step() {
   if (HostState* const parts = context().host_state) parts->add<StepState>(this, weak_from_this());
+  if (units) units->use_in_step();
 }
 
 }  // namespace lockstep

@@ -157,6 +157,7 @@ void GradientBuckets::Impl::check_idle(const char* op) {
 }
 
 bool GradientBuckets::Impl::have_parameters() const {
+  if (units) units->use_in_step();
   return !units ||
          std::ranges::all_of(parameters, [this](const auto& parameter) { return units->have(parameter->tensor(0)); });
 }

@@ -5,7 +5,6 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
-#include "core/context.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
 #include "tensor/replay_values.h"
@@ -19,12 +18,8 @@ using Buffer = BucketBuffers::Buffer;
 
 // A captured step begins after all work on the devices before it, and must not wait for work outside of it. Its work
 // ends before later work. So only uses in the present step, or outside of steps, have to be waited for.
-std::uint64_t present_step() {
-  const ReplayValues* const captured = context().replay_values;
-  return captured ? captured->id() : 0;
-}
-
-// Returns false if it was noted before.
+//
+// Returns false if the use was noted before.
 bool note_use(Buffer& buffer, const Stream& stream) {
   const auto found = std::ranges::find(buffer.uses, stream, &BucketBuffers::Use::stream);
   if (found == buffer.uses.end()) return buffer.uses.push_back({stream, present_step()}), true;

@@ -7,11 +7,11 @@
 #include <lockstep/core/error.h>
 
 #include "autograd/meta.h"
-#include "core/context.h"
 #include "core/text.h"
 #include "runtime/registry.h"
 #include "runtime/reported_failures.h"
 #include "tensor/copy.h"
+#include "tensor/replay_values.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -35,13 +35,6 @@ Taken* find_taken(const void* units, std::size_t number) {
   throw InvalidArgument(text("[DataParallel] expected a parameter to stay on ", device,
                              " until the operation that uses it is enqueued, but it has gone: one thread at a time may "
                              "use and change the parameters of a model with Shard::parameters"));
-}
-
-void refuse_capture() {
-  if (context().replay_values)
-    throw InvalidArgument(
-        "[CapturedStep] expected parameters that stay on their devices, got parameters that are sharded "
-        "(Shard::parameters): run the step without capturing it, or use Shard::gradients");
 }
 
 // Two tensors of one shape exchange their memory, and with it their devices.
@@ -228,6 +221,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
   use_shares_after_current_streams();
   free_after_copies(units_);
   units_ = std::move(units);
+  ++layout_;
   for (Home& home : homes_) {
     home.last = home.before_last = home.coming = std::nullopt;
     home.next.clear();
@@ -235,6 +229,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
 }
 
 void ParameterUnits::use_shares_after_current_streams() {
+  enter_step();
   for (const Home& home : homes_)
     for (const Home& other : homes_) home.copies.wait(current_stream(other.device).record());
 }
@@ -275,10 +270,11 @@ void ParameterUnits::let_doubtful_go() {
 }
 
 std::byte* ParameterUnits::bring(const Memory& memory) {
-  refuse_capture();
+  use_in_step();
   const std::scoped_lock lock(mutex_);
-  let_doubtful_go();
   const Place& place = memory.place;
+  enter_step(place.device, current_stream(homes_[place.device].device));
+  let_doubtful_go();
   const std::size_t number = place.unit * homes_.size() + place.device;
   Home& home = homes_[place.device];
   if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
@@ -395,6 +391,8 @@ void ParameterUnits::copy_parts(std::size_t d, const Buffer& buffer, std::size_t
                                 bool into_buffer) {
   const Unit& from = units_[unit];
   if (from.part == 0) return;
+  use_in_capture(*from.shares[share].impl()->storage);
+  use_in_capture(*buffer.memory.impl()->storage);
   const std::size_t part = std::size_t(from.part) * size_of(from.dtype);
   std::byte* const in_buffer = buffer.memory.impl()->data() + share * part;
   std::byte* const in_share = from.shares[share].impl()->data();
@@ -419,6 +417,7 @@ void ParameterUnits::copy_parts(std::size_t d, const Buffer& buffer, std::size_t
 ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, std::size_t unit) {
   Buffer& buffer = empty_buffer(d);
   has_copied_ = true;
+  are_gone_ = are_gone_ && present_step() != 0;
   buffer.failures = reported_failures;
   for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, unit, share, true);
   buffer.full.emplace(homes_[d].copies.record());
@@ -440,6 +439,7 @@ std::vector<std::uint64_t> ParameterUnits::versions_of(std::size_t d, std::size_
 // The unit was changed in place on device d: copies it to all shares, and drops it on the other devices.
 void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
   const Stream& copies = homes_[d].copies;
+  for (std::size_t other = 0; other < homes_.size(); ++other) enter_step(other, copies);
   for (const Stream& user : buffer.users) copies.wait(user.record());
   for (const Home& other : homes_)
     if (&other != &homes_[d]) copies.wait(other.copies.record());
@@ -457,6 +457,7 @@ void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
 
 void ParameterUnits::publish(const Memory& memory) {
   const std::scoped_lock lock(mutex_);
+  enter_step(0, current_stream(homes_[0].device));
   let_doubtful_go();
   const Place& place = memory.place;
   Buffer* const buffer = place.device == 0 ? find(0, place.unit) : nullptr;
@@ -470,13 +471,13 @@ void ParameterUnits::forget(const Memory& memory) noexcept {
 }
 
 void ParameterUnits::begin_update() {
-  refuse_capture();
   const std::scoped_lock lock(mutex_);
   let_all_go();
 }
 
 // Later work on the current streams starts after all copies out of the shares.
 void ParameterUnits::let_all_go() {
+  enter_step();
   let_doubtful_go();
   for (std::size_t d = 0; d < homes_.size(); ++d)
     for (Buffer& buffer : homes_[d].buffers) empty(d, buffer);
@@ -486,7 +487,6 @@ void ParameterUnits::let_all_go() {
 }
 
 void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator* between_processes) {
-  refuse_capture();
   const std::scoped_lock lock(mutex_);
   std::vector<bool> is_changed(units_.size());
   for (const Tensor& parameter : parameters)

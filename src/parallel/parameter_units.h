@@ -13,6 +13,8 @@
 //   2. that work -> copies of the next unit into the buffer;
 //   3. all copies out of shares -> the update of the shares (begin_update);
 //   4. the update of the shares -> later copies out of them (end_update).
+//
+// A captured step (docs/captured-steps.md) finds no unit on any device, and leaves none: captured_units.cpp.
 #pragma once
 
 #include <cstddef>
@@ -80,6 +82,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   /// Call after own parts of these parameters were changed on the current streams, on all devices of all processes:
   /// sends the parts to the other processes. `between_processes` is null for a single process.
   void end_update(std::span<const Tensor> parameters, Communicator* between_processes);
+  /// Adds the units to the HostState of this thread's step, if there is one.
+  void use_in_step();
 
   /// Where a parameter lies.
   struct Place {
@@ -92,6 +96,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
 
  private:
   class Memory;
+  class StepState;
   struct Buffer {
     Tensor memory;                        // bytes
     std::optional<std::size_t> unit;      // what it holds
@@ -111,6 +116,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::optional<std::size_t> last = {}, before_last = {};                // the units that came into use last
     std::map<std::pair<std::size_t, std::size_t>, std::size_t> next = {};  // the unit that followed two others
     std::optional<std::size_t> coming = {};  // the unit to bring with the next address that is taken
+    std::uint64_t step = 0;                  // the captured step that its buffers belong to; 0: none
   };
 
   // These take the mutex: it guards the places too.
@@ -119,8 +125,13 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void publish(const Memory& memory);
   Tensor own_part(const Memory& memory);
   void forget(const Memory& memory) noexcept;
+  std::uint64_t layout();
+  void begin_step();
+  void end_step();
 
   // Call these with the mutex held.
+  void enter_step(std::size_t d, const Stream& begin);
+  void enter_step();
   void let_doubtful_go();
   void let_all_go();
   void use_shares_after_current_streams();
@@ -147,6 +158,9 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::uint64_t clock_ = 0, brought_ = 0;
   bool has_copied_ = false;     // since the last begin_update()
   std::uint64_t failures_ = 0;  // reported_failures, when the last doubtful unit went
+  std::uint64_t layout_ = 1;    // another number for each layout of the units
+  std::uint64_t step_ = 0;      // the last captured step that has used the units
+  bool are_gone_ = true;        // a captured step may begin: nothing was brought since begin_step()
 };
 
 }  // namespace lockstep

@@ -97,6 +97,16 @@ void ReplayValues::before_each(std::function<void()> action) {
   actions_.push_back(std::move(action));
 }
 
+void ReplayValues::before_end(std::function<void()> action) {
+  const std::scoped_lock lock(mutex_);
+  last_actions_.push_back(std::move(action));
+}
+
+// Without the mutex: the actions enqueue work.
+void ReplayValues::run_before_end() {
+  for (const auto& action : std::exchange(last_actions_, {})) action();
+}
+
 void ReplayValues::end_capture() {
   drawn_ = current_generator().offset - begin_.offset;
   is_capturing_ = false;
@@ -132,6 +142,11 @@ void ReplayValues::advance() {
     const GeneratorState start = start_at(point, random.is_sequence);
     std::memcpy(random.host, &start, sizeof start);
   }
+}
+
+std::uint64_t present_step() noexcept {
+  const ReplayValues* const captured = context().replay_values;
+  return captured ? captured->id() : 0;
 }
 
 DeviceDraw draw_on(DeviceState& device, std::uint64_t blocks) { return drawn_on(device, draw(blocks), false); }

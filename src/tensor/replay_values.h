@@ -52,11 +52,15 @@ class ReplayValues {
   ReplayValue add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence);
   /// Adds an action that the host runs before each replay, in the order of these calls.
   void before_each(std::function<void()> action);
+  /// Adds an action that the host runs once, after the step's function, also if that has failed. It may enqueue work,
+  /// which is captured.
+  void before_end(std::function<void()> action);
 
   /// Called when captured work uses the storage or is about to change it. Ignores storages that the captured step made.
   void use(Storage& storage);
   bool uses(const Storage& storage) const { return used_.contains(const_cast<Storage*>(&storage)); }
 
+  void run_before_end();       ///< Runs those actions.
   void end_capture();          ///< Called when the step has been enqueued.
   void send();                 ///< Enqueues the present values on the current streams.
   void advance();              ///< Runs the actions of before_each(), and draws the next random numbers.
@@ -86,10 +90,13 @@ class ReplayValues {
   std::unordered_map<Storage*, std::uint64_t> used_;         // retained; with the version before the capture
   std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // those that changed, and how often
   std::vector<Random> random_;
-  std::vector<std::function<void()>> actions_;
+  std::vector<std::function<void()>> actions_, last_actions_;
   const GeneratorState begin_;
   std::uint64_t drawn_ = 0;
 };
+
+/// The id of the step that is being captured; 0 if none is.
+std::uint64_t present_step() noexcept;
 
 /// The point from which draw_for_batch() makes its sequence.
 GeneratorState draw_point_for_batch();

@@ -167,6 +167,11 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
     } catch (...) {
       failure = std::current_exception();
     }
+    try {
+      made.values->run_before_end();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
     made.values->end_capture();
     try {
       made.graph = capture.end();

@@ -65,7 +65,6 @@ const std::vector<Rule>& meaningless() {
   static const std::vector<Rule> all = {
       {"processes!=1 step!=eager", "work with other processes is not captured"},
       {"comm_hook=all_reduce shard=optimizer_state|gradients|parameters", "refused: a hook leaves whole sums"},
-      {"shard=parameters step!=eager", "refused: parameters come and go"},
       {"branch=by_step|by_replica step!=eager", "the host decides, in the captured step alone"},
       {"scaler!=off step!=eager", "a GradScaler reads on the host"},
       {"input_grad=on step!=eager", "a captured step copies its inputs"},
