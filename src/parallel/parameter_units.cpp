@@ -110,7 +110,7 @@ void ParameterUnits::record_users(const Buffer& buffer) {
 
 ParameterUnits::Values::Values(std::span<const std::vector<Tensor>> parameters, Device device) {
   for (const std::vector<Tensor>& replicas : parameters)
-    if (replicas[0].impl()->storage->references != 1)
+    if (const Storage& storage = *replicas[0].impl()->storage; storage.references != 1 + storage.captures)
       throw InvalidArgument(
           text("[DataParallel] cannot shard a parameter that has views, got one of shape ", replicas[0].sizes(),
                ": make the DataParallel before views of its parameters, and free graphs that hold such views"));

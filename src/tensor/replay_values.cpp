@@ -58,13 +58,18 @@ ReplayValues::ReplayValues(std::uint64_t first_node)
 
 ReplayValues::~ReplayValues() {
   if (is_capturing_) --detail::captures;
-  for (const auto& [storage, version] : used_) storage->release();
+  for (const auto& [storage, version] : used_) {
+    --storage->captures;
+    storage->release();
+  }
 }
 
 void ReplayValues::use(Storage& storage) {
   if (storage.made_in == id_) return;
   const std::scoped_lock lock(mutex_);
-  if (used_.try_emplace(&storage, storage.version).second) storage.retain();
+  if (!used_.try_emplace(&storage, storage.version).second) return;
+  storage.retain();
+  ++storage.captures;
 }
 
 ReplayValue ReplayValues::add(DeviceState& device, const void* first, std::size_t bytes) {

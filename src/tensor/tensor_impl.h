@@ -19,6 +19,7 @@ struct PinnedBlock;
 /// Memory of one device, shared by all views of one array.
 struct Storage {
   std::atomic<std::uint32_t> references = 1;
+  std::atomic<std::uint32_t> captures = 0;  ///< Those of the references that captured steps hold (ReplayValues).
   DeviceState* device = nullptr;
   CachingAllocator::Allocation allocation;
   int stream_id = 0;  ///< The stream on which it was allocated.

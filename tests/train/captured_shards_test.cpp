@@ -13,6 +13,7 @@
 #include <lockstep/autograd/checkpoint.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/functional.h>
+#include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/transformer.h>
 #include <lockstep/ops/join.h>
@@ -48,7 +49,7 @@ DataParallelOptions options(int devices, Shard shard) {
 struct Deep : nn::Module<Deep> {
   nn::Linear in{6, kWidth}, out{kWidth, 3};
   std::vector<nn::Linear> middle;
-  nn::BatchNorm1d norm{kWidth};
+  nn::LayerNorm norm{kWidth};
   nn::Dropout dropout{0.2};
   bool checkpoints = false;
 
