@@ -34,12 +34,23 @@ class CastNode final : public Node {
   const DType was_;
 };
 
+// A parameter that is divided between devices, or a view of one, comes to a device in 16 bits: no copy of it is kept.
+Tensor transient_form(const Tensor& x, DType dtype) {
+  const auto& memory = x.impl()->storage->transient;
+  return memory ? memory->converted(x, dtype) : Tensor();
+}
+
 }  // namespace
 
 Tensor AutocastRegion::cast(const Tensor& x) {
   if (!x.defined() || x.dtype() == dtype_ || !is_floating(x.dtype()) || x.dtype() == kFloat64) return x;
   const Meta* const meta = meta_of(x);
-  if (!meta || !meta->leaf_requires_grad || meta->grad_fn) return x.to(dtype_);
+  if (!meta || !meta->leaf_requires_grad || meta->grad_fn) {
+    Tensor form = transient_form(x, dtype_);
+    if (!form.defined()) return x.to(dtype_);
+    if (records(x)) attach(std::make_shared<CastNode>(x), std::span(&form, 1));
+    return form;
+  }
 
   const TensorImpl& impl = *x.impl();
   DeviceState& device = *impl.storage->device;
@@ -49,7 +60,8 @@ Tensor AutocastRegion::cast(const Tensor& x) {
     const std::scoped_lock lock(mutex_);
     if (const auto at = kept_.find(key); at != kept_.end() && at->second.version == version) return at->second.result;
   }
-  Tensor result = copied(x, device, dtype_);
+  Tensor result = transient_form(x, dtype_);
+  if (!result.defined()) result = copied(x, device, dtype_);
   if (records(x)) attach(std::make_shared<CastNode>(x), std::span(&result, 1));
   const std::scoped_lock lock(mutex_);
   kept_.insert_or_assign(key, Kept{x, version, result});

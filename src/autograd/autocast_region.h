@@ -22,6 +22,8 @@ class AutocastRegion {
 
   /// Returns `x` in the region's dtype, differentiable. Dtypes other than float32 and the 16-bit floats are not cast.
   /// The cast of a leaf that requires a gradient is cached for the stream on which it was made.
+  /// The cast of a sharded parameter has no memory of its own: it follows the parameter, and backward refuses it after
+  /// a change.
   Tensor cast(const Tensor& x);
 
  private:

@@ -55,6 +55,7 @@ std::uint64_t ParameterUnits::layout() {
 void ParameterUnits::begin_step() {
   const std::scoped_lock lock(mutex_);
   let_all_go();
+  mark_converted_stale();  // a step converts the shares itself: the host does not know when its launches did
   for (Home& home : homes_) {
     const Stream current = current_stream(home.device);
     for (Buffer& buffer : home.buffers) {
@@ -69,6 +70,7 @@ void ParameterUnits::begin_step() {
 void ParameterUnits::end_step() {
   const std::scoped_lock lock(mutex_);
   let_all_go();
+  mark_converted_stale();
   are_gone_ = false;
 }
 
@@ -79,7 +81,8 @@ void ParameterUnits::enter_step(std::size_t d, const Stream& begin) {
   const std::uint64_t step = present_step();
   if (home.step == step) return;
   if (step == 0) {
-    for (Buffer& buffer : home.buffers) buffer.unit.reset();  // if end_step() has failed
+    for (std::vector<Buffer>* const buffers : {&home.buffers, &home.singles})
+      for (Buffer& buffer : *buffers) buffer.piece.reset();  // if end_step() has failed
     home.step = 0;
     return;
   }

@@ -51,11 +51,15 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   std::vector<std::size_t> order(trained.size());
   std::iota(order.rbegin(), order.rend(), std::size_t(0));
   std::size_t whole = 0, largest = 0, values = 0, state = 0;
+  std::size_t casts = 0, whole_casts = 0, gradient = 0, largest_used = 0;  // in 16 bits, if a bucket is cast
   for (const std::vector<std::size_t>& entries : divide_into_buckets(trained, order, options.buckets)) {
     std::size_t elements = 0;
+    const bool is_cast = options.autocast && trained[entries[0]][0].dtype() == kFloat32;
     for (const std::size_t e : entries) {
       const Tensor& parameter = trained[e][0];
       values += bytes_of(parameter);
+      if (is_cast) casts += bytes_of(parameter) / 2;
+      if (is_cast) gradient = std::max(gradient, bytes_of(parameter) / 2);
       elements += in_places(parameter.numel());
       const std::size_t tensors = std::size_t(options.state_tensors) + (size_of(parameter.dtype()) == 2);
       state += in_places(parameter.numel()) * tensors * std::max<std::size_t>(size_of(parameter.dtype()), 4);
@@ -63,13 +67,18 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
     const std::size_t bytes = padded_bucket(elements, ranks) * size_of(trained[entries[0]][0].dtype());
     whole += bytes;
     largest = std::max(largest, bytes);
+    largest_used = std::max(largest_used, is_cast ? bytes / 2 : bytes);
+    if (is_cast) whole_casts += bytes / 2;
   }
   const std::size_t buffers = options.buckets.whole_buckets * largest;
-  plan.levels[0] = {values, whole, state, other};
-  plan.levels[1] = {values, whole, state / ranks, other};
-  plan.levels[2] = {values, whole / ranks + buffers, state / ranks, other};
-  plan.levels[3] = {whole / devices + buffers, whole / ranks + buffers, state / ranks, other};
-  if (ranks == 1) plan.levels.fill({values, values, state, other});  // a device alone has nothing to divide
+  const std::size_t used = options.buckets.whole_buckets * largest_used;
+  casts += gradient;
+  plan.levels[0] = {values, whole, state, other, casts};
+  plan.levels[1] = {values, whole, state / ranks, other, casts};
+  plan.levels[2] = {values, whole / ranks + buffers, state / ranks, other, casts};
+  plan.levels[3] = {whole / devices + used, whole / ranks + buffers, state / ranks, other,
+                    whole_casts / devices + gradient};
+  if (ranks == 1) plan.levels.fill({values, values, state, other, casts});  // a device alone has nothing to divide
   return plan;
 }
 
@@ -82,11 +91,11 @@ std::ostream& operator<<(std::ostream& out, const MemoryPlan& plan) {
     ((out << std::setw(12) << cells), ...);
     out << '\n';
   };
-  row("MiB a device", "parameters", "gradients", "state", "other", "total");
+  row("MiB a device", "parameters", "gradients", "state", "other", "casts", "total");
   for (std::size_t i = 0; i < plan.levels.size(); ++i) {
     const MemoryPlan::Level& level = plan.levels[i];
     row(text(Shard(i)), mebibytes(level.parameters), mebibytes(level.gradients), mebibytes(level.optimizer_state),
-        mebibytes(level.other), mebibytes(level.total()));
+        mebibytes(level.other), mebibytes(level.casts), mebibytes(level.total()));
   }
   return out;
 }

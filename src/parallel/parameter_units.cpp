@@ -8,6 +8,7 @@
 
 #include "autograd/meta.h"
 #include "core/text.h"
+#include "parallel/parameter_memory.h"
 #include "runtime/registry.h"
 #include "runtime/reported_failures.h"
 #include "tensor/copy.h"
@@ -17,17 +18,18 @@
 namespace lockstep {
 namespace {
 
-// The units whose addresses this thread has taken for an operation that is not enqueued yet.
+// The pieces whose addresses this thread has taken for an operation that is not enqueued yet.
 struct Taken {
   const void* units;
-  std::size_t number;  // of unit and device
+  std::size_t device;
+  ParameterUnits::Piece piece;
   std::uint64_t brought;
 };
 thread_local std::vector<Taken> taken;
 
-Taken* find_taken(const void* units, std::size_t number) {
-  const auto found =
-      std::ranges::find_if(taken, [&](const Taken& each) { return each.units == units && each.number == number; });
+template <class Is>
+Taken* find_taken(const void* units, const Is& is) {
+  const auto found = std::ranges::find_if(taken, [&](const Taken& each) { return each.units == units && is(each); });
   return found == taken.end() ? nullptr : &*found;
 }
 
@@ -54,30 +56,6 @@ Tensor elements(const Tensor& flat, std::int64_t begin, std::int64_t count) {
 
 }  // namespace
 
-// The memory of one parameter on one device. It keeps the units alive, so that a parameter may outlive its model.
-class ParameterUnits::Memory final : public TransientMemory {
- public:
-  Memory(std::shared_ptr<ParameterUnits> units, const Place& where, const Storage* its)
-      : place(where), storage(its), units_(std::move(units)) {}
-  ~Memory() override { units_->forget(*this); }
-  std::byte* bring() override { return units_->bring(*this); }
-  void use_on(const StreamHandle& stream) override { units_->use_on(*this, stream); }
-  void publish() override { units_->publish(*this); }
-  Tensor own_part(const TensorImpl&) const override { return units_->own_part(*this); }
-
-  /// Null if the tensor does not lie in these units.
-  static Memory* of(const Tensor& parameter, const ParameterUnits& units) {
-    auto* const memory = dynamic_cast<Memory*>(parameter.impl()->storage->transient.get());
-    return memory && memory->units_.get() == &units ? memory : nullptr;
-  }
-
-  Place place;  // guarded by the units' mutex
-  const Storage* const storage;
-
- private:
-  const std::shared_ptr<ParameterUnits> units_;
-};
-
 ParameterUnits::ParameterUnits(std::span<const Device> devices, std::size_t process, std::size_t processes,
                                std::size_t buffers)
     : process_(process), processes_(processes), buffers_(buffers) {
@@ -88,19 +66,25 @@ ParameterUnits::ParameterUnits(std::span<const Device> devices, std::size_t proc
 ParameterUnits::~ParameterUnits() {
   try {
     for (Home& home : homes_)
-      for (const Buffer& buffer : home.buffers) record_users(buffer);
+      for (const std::vector<Buffer>* const buffers : {&home.buffers, &home.singles})
+        for (const Buffer& buffer : *buffers) record_users(buffer);
     free_after_copies(units_);
   } catch (...) {  // a device is gone, and its memory with it
   }
 }
 
 // The allocator orders memory that is freed after the streams of its own device alone.
+void ParameterUnits::free_after_copies(const Tensor& share) const {
+  const Stream own = StreamAccess::make(share.device(), share.impl()->storage->stream_id);
+  for (const Home& home : homes_) own.wait(home.copies.record());
+}
+
 void ParameterUnits::free_after_copies(std::span<const Unit> units) const {
-  for (const Unit& unit : units)
-    for (const Tensor& share : unit.shares) {
-      const Stream own = StreamAccess::make(share.device(), share.impl()->storage->stream_id);
-      for (const Home& home : homes_) own.wait(home.copies.record());
-    }
+  for (const Unit& unit : units) {
+    for (const Tensor& share : unit.shares) free_after_copies(share);
+    for (const Converted& converted : unit.converted)
+      for (const Tensor& share : converted.shares) free_after_copies(share);
+  }
 }
 
 void ParameterUnits::record_users(const Buffer& buffer) {
@@ -143,7 +127,7 @@ std::vector<ParameterUnits::Unit> ParameterUnits::make_units(const BucketLayout&
   std::vector<Unit> units;
   for (const BucketMemory& bucket : layout.buckets) {
     const std::int64_t part = bucket.flats[0].numel() / std::int64_t(homes_.size() * processes_);
-    Unit& unit = units.emplace_back(Unit{bucket.flats[0].dtype(), part, {}});
+    Unit& unit = units.emplace_back(Unit{.dtype = bucket.flats[0].dtype(), .part = part, .begins = bucket.begins});
     unit.parameters.resize(homes_.size());
     for (const Home& home : homes_) {
       unit.shares.push_back(make_tensor(device_state(home.device), {std::int64_t(processes_) * part}, unit.dtype));
@@ -178,7 +162,7 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
         // Backward must notice that a tensor saved from the former memory has changed.
         storage->version = (d == 0 ? values[bucket.entries[i]] : parameters[bucket.entries[i]][d]).version() + 1;
         storage->transient = std::make_unique<Memory>(
-            shared_from_this(), Place{first + b, d, bucket.begins[i], tensor.numel}, storage.get());
+            shared_from_this(), Place{first + b, d, bucket.begins[i], tensor.numel}, tensor.dtype, storage.get());
         added[b].parameters[d].push_back(storage.get());
         tensor.storage->release();
         tensor.storage = storage.release();
@@ -186,7 +170,7 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
         tensor.strides = contiguous_strides(tensor.sizes);
         tensor.contiguous = true;
       }
-    unit_bytes_ = std::max(unit_bytes_, std::size_t(bucket.flats[0].numel()) * size_of(added[b].dtype));
+    fit_buffers_to(added[b]);
     units_.push_back(std::move(added[b]));
   }
   use_shares_after_current_streams();
@@ -199,7 +183,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
   const std::scoped_lock lock(mutex_);
   has_copied_ = true;  // the streams of copies have waited for the last update, perhaps on other streams than these
   let_all_go();
-  unit_bytes_ = 0;
+  unit_bytes_ = 0, unit_elements_ = 0;
   for (std::size_t b = 0; b < units.size(); ++b) {
     const BucketMemory& bucket = layout.buckets[b];
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
@@ -216,7 +200,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
         units[b].parameters[d].push_back(memory.storage);
       }
     }
-    unit_bytes_ = std::max(unit_bytes_, std::size_t(bucket.flats[0].numel()) * size_of(units[b].dtype));
+    fit_buffers_to(units[b]);
   }
   use_shares_after_current_streams();
   free_after_copies(units_);
@@ -226,6 +210,12 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
     home.last = home.before_last = home.coming = std::nullopt;
     home.next.clear();
   }
+}
+
+void ParameterUnits::fit_buffers_to(const Unit& unit) {
+  const std::int64_t elements = unit.part * std::int64_t(homes_.size() * processes_);
+  unit_bytes_ = std::max(unit_bytes_, std::size_t(elements) * size_of(unit.dtype));
+  unit_elements_ = std::max(unit_elements_, elements);
 }
 
 void ParameterUnits::use_shares_after_current_streams() {
@@ -253,15 +243,17 @@ void ParameterUnits::let_doubtful_go() {
   if (failures_ == reported) return;
   bool is_change_lost = false, is_any_left = false;
   for (std::size_t d = 0; d < homes_.size(); ++d)
-    for (Buffer& buffer : homes_[d].buffers) {
-      if (!buffer.unit || buffer.failures == reported) continue;
-      if (buffer.kept > 0) {
-        is_any_left = true;
-        continue;
+    for (std::vector<Buffer>* const buffers : {&homes_[d].buffers, &homes_[d].singles})
+      for (Buffer& buffer : *buffers) {
+        if (!buffer.piece || buffer.failures == reported) continue;
+        if (buffer.kept > 0) {
+          is_any_left = true;
+          continue;
+        }
+        is_change_lost = is_change_lost || has_changed(d, buffer);
+        buffer.piece.reset();
       }
-      is_change_lost = is_change_lost || (d == 0 && buffer.versions != versions_of(d, *buffer.unit));
-      buffer.unit.reset();
-    }
+  mark_converted_stale();
   if (!is_any_left) failures_ = reported;
   if (is_change_lost)
     throw InvalidArgument(
@@ -269,51 +261,57 @@ void ParameterUnits::let_doubtful_go() {
         "got one: the change may be lost. Change the parameters again, or load a state dict");
 }
 
-std::byte* ParameterUnits::bring(const Memory& memory) {
+std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
   use_in_step();
   const std::scoped_lock lock(mutex_);
   const Place& place = memory.place;
   enter_step(place.device, current_stream(homes_[place.device].device));
   let_doubtful_go();
-  const std::size_t number = place.unit * homes_.size() + place.device;
   Home& home = homes_[place.device];
   if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
-  Buffer* buffer = find(place.device, place.unit);
-  Taken* const own = find_taken(this, number);
+  if (!home.singles.empty()) free_singles(place.device);
+  if (place.device == 0 && dtype != memory.dtype) write_changes_back(place.unit);
+  const Piece piece = piece_for(place, dtype);
+  Buffer* buffer = find(place.device, piece);
+  Taken* const own =
+      find_taken(this, [&](const Taken& each) { return each.device == place.device && each.piece == piece; });
   if (own && (!buffer || buffer->brought != own->brought)) throw_gone(home.device);
-  if (!buffer) buffer = &fetch(place.device, place.unit);
+  if (!buffer) buffer = &fetch(place.device, piece);
   buffer->used = ++clock_;
   if (!own) {
-    keep_until_enqueued(shared_from_this(), number);
-    taken.push_back({this, number, buffer->brought});
+    keep_until_enqueued(shared_from_this(), std::size_t(buffer->brought));
+    taken.push_back({this, place.device, piece, buffer->brought});
     ++buffer->kept;
   }
-  std::byte* const address =
-      buffer->memory.impl()->data() + std::size_t(place.begin) * size_of(units_[place.unit].dtype);
-  if (!std::exchange(buffer->is_used, true)) {
-    expect_next(home, place.unit);
+  std::byte* const address = buffer->memory.impl()->data() + std::size_t(place.begin - piece.begin) * size_of(dtype);
+  if (!std::exchange(buffer->is_used, true) && is_whole(piece)) {
+    expect_next(home, piece);
     bring_next(place.device);
   }
   return address;
 }
 
-// Brings the expected unit, if a buffer has nothing that the present operation uses.
+// Brings the expected unit, if a buffer has nothing that the present operation uses. A unit that is used in 16 bits by
+// now is not brought in its own dtype: of such a unit only single parameters are.
 void ParameterUnits::bring_next(std::size_t d) {
   Home& home = homes_[d];
   if (!home.coming) return;
   const auto is_free = [](const Buffer& buffer) { return buffer.kept == 0; };
   if (home.buffers.size() >= buffers_ && std::ranges::none_of(home.buffers, is_free)) return;
-  const std::size_t coming = *std::exchange(home.coming, std::nullopt);
-  if (!find(d, coming)) fetch(d, coming);
+  const Piece coming = *std::exchange(home.coming, std::nullopt);
+  const bool comes_whole = is_converted(coming) || units_[coming.unit].converted.empty();
+  if (comes_whole && !find(d, coming)) fetch(d, coming);
 }
 
-void ParameterUnits::use_on(const Memory& memory, const StreamHandle& handle) {
+void ParameterUnits::use_on(const Memory& memory, DType dtype, const StreamHandle& handle) {
   const std::scoped_lock lock(mutex_);
   const Place& place = memory.place;
   const Home& home = homes_[place.device];
-  Buffer* const buffer = find(place.device, place.unit);
-  const Taken* const own = find_taken(this, place.unit * homes_.size() + place.device);
-  if (!buffer || !own || own->brought != buffer->brought) throw_gone(home.device);
+  const Taken* const own = find_taken(this, [&](const Taken& each) {
+    return each.device == place.device && each.piece.dtype == dtype && each.piece.has(place);
+  });
+  Buffer* const buffer = own ? find(place.device, own->piece) : nullptr;
+  if (!buffer || own->brought != buffer->brought) throw_gone(home.device);
   const Stream stream = StreamAccess::make(home.device, handle.id);
   if (std::ranges::find(buffer->users, stream) != buffer->users.end()) return;
   stream.wait(*buffer->full);
@@ -321,59 +319,58 @@ void ParameterUnits::use_on(const Memory& memory, const StreamHandle& handle) {
 }
 
 // Brings and empties nothing: the operation counts its change in place only after this.
-void ParameterUnits::let_go(std::size_t number) noexcept {
-  Taken* const own = find_taken(this, number);
+void ParameterUnits::let_go(std::size_t brought) noexcept {
+  Taken* const own = find_taken(this, [&](const Taken& each) { return each.brought == brought; });
   if (!own) return;
   const std::scoped_lock lock(mutex_);
-  Buffer* const buffer = find(number % homes_.size(), number / homes_.size());
+  Buffer* const buffer = find(own->device, own->piece);
   if (buffer && buffer->brought == own->brought) --buffer->kept;
   *own = taken.back();
   taken.pop_back();
 }
 
 // A unit has come into use: notes that it follows the two before it, and expects what followed the last time.
-void ParameterUnits::expect_next(Home& home, std::size_t unit) {
-  if (home.last && home.before_last) home.next[{*home.before_last, *home.last}] = unit;
-  home.before_last = std::exchange(home.last, unit);
+void ParameterUnits::expect_next(Home& home, const Piece& piece) {
+  if (home.last && home.before_last) home.next.insert_or_assign({*home.before_last, *home.last}, piece);
+  home.before_last = std::exchange(home.last, piece);
   if (!home.before_last) return;
-  const auto found = home.next.find({*home.before_last, unit});
+  const auto found = home.next.find({*home.before_last, piece});
   home.coming = found == home.next.end() ? std::nullopt : std::optional(found->second);
 }
 
-ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, std::size_t unit) {
-  for (Buffer& buffer : homes_[d].buffers)
-    if (buffer.unit == unit) return &buffer;
+ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, const Piece& piece) {
+  for (std::vector<Buffer>* const buffers : {&homes_[d].buffers, &homes_[d].singles})
+    for (Buffer& buffer : *buffers)
+      if (buffer.piece == piece) return &buffer;
   return nullptr;
 }
 
 // A buffer that holds nothing, for copies on the device's stream of copies. If all are in use by the present operation,
 // makes one more: it goes at the next end_update().
-ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d) {
+ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d, std::size_t bytes) {
   Home& home = homes_[d];
   Buffer* best = nullptr;
   for (Buffer& buffer : home.buffers)
     if (buffer.kept == 0 &&
-        (!best || std::pair(buffer.unit.has_value(), buffer.used) < std::pair(best->unit.has_value(), best->used)))
+        (!best || std::pair(buffer.piece.has_value(), buffer.used) < std::pair(best->piece.has_value(), best->used)))
       best = &buffer;
-  if (!best || (best->unit && home.buffers.size() < buffers_)) best = &home.buffers.emplace_back();
+  if (!best || (best->piece && home.buffers.size() < buffers_)) best = &home.buffers.emplace_back();
   empty(d, *best);
   for (const Stream& user : best->users) home.copies.wait(user.record());
-  if (!best->memory.defined() || best->memory.impl()->storage->bytes < unit_bytes_) {
-    record_users(*best);
-    best->users.clear();
-    best->memory = Tensor();
-    const StreamGuard on(home.copies);
-    best->memory = make_tensor(device_state(home.device), {std::int64_t(unit_bytes_)}, kUInt8);
-  }
   best->users.clear();
+  if (!best->memory.defined() || best->memory.impl()->storage->bytes != bytes) {
+    best->memory = Tensor();  // free on the stream of copies, which has waited for the users
+    const StreamGuard on(home.copies);
+    best->memory = make_tensor(device_state(home.device), {std::int64_t(bytes)}, kUInt8);
+  }
   return *best;
 }
 
 // Lets the unit go. A change in place by the first device goes to the shares. (Forward, which runs on all devices, must
 // not change parameters: PassChanges refuses it.)
 void ParameterUnits::empty(std::size_t d, Buffer& buffer) {
-  if (buffer.unit && d == 0 && buffer.versions != versions_of(d, *buffer.unit)) write_back(d, buffer);
-  buffer.unit.reset();
+  if (has_changed(d, buffer)) write_back(d, buffer);
+  buffer.piece.reset();
   buffer.kept = 0;
 }
 
@@ -386,70 +383,99 @@ void ParameterUnits::free_extra_buffers(std::size_t d) {
   }
 }
 
-// Copies the parts of one device's share to their places in a buffer of device d, or back.
-void ParameterUnits::copy_parts(std::size_t d, const Buffer& buffer, std::size_t unit, std::size_t share,
-                                bool into_buffer) {
-  const Unit& from = units_[unit];
-  if (from.part == 0) return;
-  use_in_capture(*from.shares[share].impl()->storage);
+// Copies a piece from the shares to a buffer of device d, or back.
+void ParameterUnits::copy(std::size_t d, const Buffer& buffer, const Piece& piece, bool into_buffer) {
+  const DeviceState& device = device_state(homes_[d].device);
+  const StreamHandle stream = StreamAccess::handle(homes_[d].copies);
   use_in_capture(*buffer.memory.impl()->storage);
-  const std::size_t part = std::size_t(from.part) * size_of(from.dtype);
-  std::byte* const in_buffer = buffer.memory.impl()->data() + share * part;
-  std::byte* const in_share = from.shares[share].impl()->data();
-  const auto index = [this](std::size_t device) { return homes_[device].device.index(); };
-  Copy copy = {.to = in_share,
-               .from = in_buffer,
-               .to_device = index(share),
-               .from_device = index(d),
-               .row_bytes = part,
-               .rows = processes_,
-               .to_pitch = part,
-               .from_pitch = homes_.size() * part};
-  if (into_buffer) {
-    std::swap(copy.to_device, copy.from_device);
-    std::swap(copy.to_pitch, copy.from_pitch);
-    copy.to = in_buffer;
-    copy.from = in_share;
+  const auto enqueue = [&](const Tensor& share, std::byte* in_buffer, std::size_t row_bytes, std::size_t rows) {
+    std::byte* const in_share = share.impl()->data();
+    use_in_capture(*share.impl()->storage);
+    Copy copy = {.to = in_share,
+                 .from = in_buffer,
+                 .to_device = share.device().index(),
+                 .from_device = device.device.index(),
+                 .row_bytes = row_bytes,
+                 .rows = rows,
+                 .to_pitch = row_bytes,
+                 .from_pitch = homes_.size() * row_bytes};
+    if (into_buffer) {
+      std::swap(copy.to_device, copy.from_device);
+      std::swap(copy.to_pitch, copy.from_pitch);
+      copy.to = in_buffer;
+      copy.from = in_share;
+    }
+    device.backend.copy(stream, copy);
+  };
+  std::byte* const begin = buffer.memory.impl()->data();
+  if (is_whole(piece)) {
+    const std::size_t part = std::size_t(units_[piece.unit].part) * size_of(piece.dtype);
+    for (std::size_t share = 0; share < homes_.size() && part > 0; ++share)
+      enqueue(shares_of(piece)[share], begin + share * part, part, processes_);
+  } else {
+    for_pieces(units_[piece.unit], piece.begin, piece.size, [&](const Tensor& part, std::int64_t at) {
+      const std::size_t element = size_of(piece.dtype);
+      enqueue(part, begin + std::size_t(at) * element, std::size_t(part.numel()) * element, 1);
+    });
   }
-  device_state(homes_[d].device).backend.copy(StreamAccess::handle(homes_[d].copies), copy);
 }
 
-ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, std::size_t unit) {
-  Buffer& buffer = empty_buffer(d);
+ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece) {
+  const std::uint64_t failures = reported_failures;
+  if (is_converted(piece)) {
+    if (d == 0) write_changes_back(piece.unit);
+    convert_shares(d, piece.unit, piece.dtype);
+  }
+  Buffer& buffer = is_whole(piece) ? empty_buffer(d, buffer_bytes(piece)) : single_buffer(d, piece);
   has_copied_ = true;
   are_gone_ = are_gone_ && present_step() != 0;
-  buffer.failures = reported_failures;
-  for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, unit, share, true);
+  buffer.failures = failures;
+  copy(d, buffer, piece, true);
   buffer.full.emplace(homes_[d].copies.record());
-  buffer.unit = unit;
-  buffer.versions = versions_of(d, unit);
+  buffer.piece = piece;
+  buffer.versions = versions_of(d, piece);
   buffer.brought = ++brought_;
   buffer.used = ++clock_;
   buffer.is_used = false;
   return buffer;
 }
 
-std::vector<std::uint64_t> ParameterUnits::versions_of(std::size_t d, std::size_t unit) const {
+std::vector<std::uint64_t> ParameterUnits::versions_of(std::size_t d, const Piece& piece) const {
   std::vector<std::uint64_t> versions;
-  for (const Storage* const storage : units_[unit].parameters[d])
-    versions.push_back(storage ? storage->version.load() : 0);
+  if (is_converted(piece)) return versions;
+  const Unit& unit = units_[piece.unit];
+  const std::vector<const Storage*>& storages = unit.parameters[d];
+  for (std::size_t i = 0; i < storages.size(); ++i)
+    if (piece.begin <= unit.begins[i] && unit.begins[i] < piece.begin + piece.size)
+      versions.push_back(storages[i] ? storages[i]->version.load() : 0);
   return versions;
 }
 
-// The unit was changed in place on device d: copies it to all shares, and drops it on the other devices.
+// Only the first device changes parameters in place.
+bool ParameterUnits::has_changed(std::size_t d, const Buffer& buffer) const {
+  return d == 0 && buffer.piece && buffer.versions != versions_of(d, *buffer.piece);
+}
+
+// The piece was changed in place on device d: copies it to all shares. Its unit goes on the other devices, and in other
+// dtypes.
 void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
   const Stream& copies = homes_[d].copies;
   for (std::size_t other = 0; other < homes_.size(); ++other) enter_step(other, copies);
   for (const Stream& user : buffer.users) copies.wait(user.record());
   for (const Home& other : homes_)
     if (&other != &homes_[d]) copies.wait(other.copies.record());
-  for (std::size_t share = 0; share < homes_.size(); ++share) copy_parts(d, buffer, *buffer.unit, share, false);
+  copy(d, buffer, *buffer.piece, false);
   has_copied_ = true;
   for (const Home& other : homes_)
     if (&other != &homes_[d]) other.copies.wait(copies.record());
+  const std::size_t unit = buffer.piece->unit;
   for (std::size_t other = 0; other < homes_.size(); ++other)
-    if (Buffer* const its = other == d ? nullptr : find(other, *buffer.unit)) its->unit.reset(), its->kept = 0;
-  buffer.versions = versions_of(d, *buffer.unit);
+    for (std::vector<Buffer>* const buffers : {&homes_[other].buffers, &homes_[other].singles})
+      for (Buffer& its : *buffers)
+        if (its.piece && its.piece->unit == unit && (other != d || is_converted(*its.piece)))
+          its.piece.reset(), its.kept = 0;
+  for (Converted& converted : units_[unit].converted) converted.is_stale = true;
+  buffer.versions = versions_of(d, *buffer.piece);
   // Later changes in the buffer start after the copies. (Those have waited for the users.)
   buffer.full.emplace(copies.record());
   buffer.users.clear();
@@ -459,9 +485,14 @@ void ParameterUnits::publish(const Memory& memory) {
   const std::scoped_lock lock(mutex_);
   enter_step(0, current_stream(homes_[0].device));
   let_doubtful_go();
-  const Place& place = memory.place;
-  Buffer* const buffer = place.device == 0 ? find(0, place.unit) : nullptr;
-  if (buffer && buffer->versions != versions_of(place.device, place.unit)) write_back(place.device, *buffer);
+  if (memory.place.device == 0) write_changes_back(memory.place.unit);
+}
+
+// The changes in place of the unit by the first device.
+void ParameterUnits::write_changes_back(std::size_t unit) {
+  for (std::vector<Buffer>* const buffers : {&homes_[0].buffers, &homes_[0].singles})
+    for (Buffer& buffer : *buffers)
+      if (buffer.piece && buffer.piece->unit == unit && has_changed(0, buffer)) write_back(0, buffer);
 }
 
 void ParameterUnits::forget(const Memory& memory) noexcept {
@@ -473,6 +504,7 @@ void ParameterUnits::forget(const Memory& memory) noexcept {
 void ParameterUnits::begin_update() {
   const std::scoped_lock lock(mutex_);
   let_all_go();
+  mark_converted_stale();
 }
 
 // Later work on the current streams starts after all copies out of the shares.
@@ -481,6 +513,13 @@ void ParameterUnits::let_all_go() {
   let_doubtful_go();
   for (std::size_t d = 0; d < homes_.size(); ++d)
     for (Buffer& buffer : homes_[d].buffers) empty(d, buffer);
+  for (std::size_t d = 0; d < homes_.size(); ++d) {
+    for (Buffer& single : homes_[d].singles) {
+      empty(d, single);
+      record_users(single);
+    }
+    homes_[d].singles.clear();
+  }
   if (!std::exchange(has_copied_, false)) return;
   for (const Home& home : homes_)
     for (const Home& other : homes_) current_stream(home.device).wait(other.copies.record());
@@ -511,6 +550,9 @@ void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator
     if (!transfers.empty()) between_processes->send_receive(streams, transfers, kUInt8);
   }
   use_shares_after_current_streams();
+  converts_after_copies_ = false;
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    if (is_changed[u]) free_unused_conversions(units_[u]);
   for (std::size_t d = 0; d < homes_.size(); ++d) {
     Home& home = homes_[d];
     free_extra_buffers(d);

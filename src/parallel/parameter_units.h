@@ -5,6 +5,9 @@
 // of a parameter brings the unit (tensor/transient_memory.h), by copies from the shares of all devices, on a stream of
 // its own. A unit goes when its buffer is needed for another one.
 //
+// Autocast uses parameters in 16 bits (converted()). Each device converts its shares, and units are brought from the
+// converted shares. The few parameters of such a unit that are used in the unit's own dtype too are brought one by one.
+//
 // With P processes of D devices a unit has P * D equal parts, one for each rank. Device d of a process holds the parts
 // of the ranks d, D + d, 2D + d, ...: so a process has all parts, and a device brings a unit without other processes.
 //
@@ -12,11 +15,15 @@
 //   1. copies of a unit into a buffer -> work that uses the unit there;
 //   2. that work -> copies of the next unit into the buffer;
 //   3. all copies out of shares -> the update of the shares (begin_update);
-//   4. the update of the shares -> later copies out of them (end_update).
+//   4. the update of the shares -> later copies out of them (end_update), and their conversion;
+//   5. the conversion of shares on all devices -> copies out of the converted shares;
+//   6. those copies -> the next conversion. An update, which waits for all copies, is in between, or convert_shares()
+//      lets the streams of copies wait for each other.
 //
 // A captured step (docs/captured-steps.md) finds no unit on any device, and leaves none: captured_units.cpp.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -60,11 +67,21 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::vector<Tensor> parameters_, values_;
   };
 
+  /// A unit's shares in another dtype. They live from their first use to an update since which they were not used.
+  struct Converted {
+    DType dtype;
+    std::vector<Tensor> shares = {};  ///< By device, as the unit's.
+    bool is_stale = true;             ///< The unit's shares have changed since the conversion.
+    bool is_used = false;             ///< Since the last update.
+  };
+
   struct Unit {
     DType dtype;
     std::int64_t part;                                         ///< Elements of a rank's part.
-    std::vector<Tensor> shares;                                ///< By device: [processes * part].
+    std::vector<Tensor> shares = {};                           ///< By device: [processes * part].
     std::vector<std::vector<const Storage*>> parameters = {};  ///< By device; null for a parameter that is gone.
+    std::vector<std::int64_t> begins = {};                     ///< The first element of each parameter.
+    std::vector<Converted> converted = {};
   };
 
   /// Adds a unit for each bucket of the layout, with these values. parameters[e][d] is parameter e on device d, without
@@ -92,18 +109,30 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::int64_t size;   ///< Elements.
   };
 
-  void let_go(std::size_t number) noexcept override;
+  /// Elements of a unit in a dtype: the whole unit, or one parameter of it.
+  struct Piece {
+    std::size_t unit;
+    DType dtype;
+    std::int64_t begin, size;
+    auto operator<=>(const Piece&) const = default;
+    bool has(const Place& place) const noexcept {
+      return unit == place.unit && begin <= place.begin && place.begin + place.size <= begin + size;
+    }
+  };
+
+  void let_go(std::size_t brought) noexcept override;
 
  private:
   class Memory;
   class StepState;
+  class ConvertedMemory;
   struct Buffer {
     Tensor memory;                        // bytes
-    std::optional<std::size_t> unit;      // what it holds
+    std::optional<Piece> piece;           // what it holds
     std::optional<cuda::Event> full;      // recorded after the copies
     std::vector<Stream> users;            // streams with work that may use what it holds, or held
-    std::vector<std::uint64_t> versions;  // of the unit's parameters, when it was brought
-    std::uint64_t brought = 0;            // another number for each time that a unit was brought
+    std::vector<std::uint64_t> versions;  // of the piece's parameters, when it was brought; none if it is converted
+    std::uint64_t brought = 0;            // another number for each time that a piece was brought
     std::uint64_t failures = 0;           // reported_failures before it was brought
     std::uint64_t used = 0;               // the clock, when it was last used
     bool is_used = false;                 // since it was brought
@@ -112,16 +141,17 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   struct Home {  // a device's buffers
     Device device;
     Stream copies;
-    std::vector<Buffer> buffers = {};
-    std::optional<std::size_t> last = {}, before_last = {};                // the units that came into use last
-    std::map<std::pair<std::size_t, std::size_t>, std::size_t> next = {};  // the unit that followed two others
-    std::optional<std::size_t> coming = {};  // the unit to bring with the next address that is taken
-    std::uint64_t step = 0;                  // the captured step that its buffers belong to; 0: none
+    std::vector<Buffer> buffers = {};                    // for whole units
+    std::vector<Buffer> singles = {};                    // for single parameters; of their sizes
+    std::optional<Piece> last = {}, before_last = {};    // the whole units that came into use last
+    std::map<std::pair<Piece, Piece>, Piece> next = {};  // the one that followed two others
+    std::optional<Piece> coming = {};                    // the one to bring next
+    std::uint64_t step = 0;                              // the captured step that its buffers belong to; 0: none
   };
 
   // These take the mutex: it guards the places too.
-  std::byte* bring(const Memory& memory);
-  void use_on(const Memory& memory, const StreamHandle& stream);
+  std::byte* bring(const Memory& memory, DType dtype);
+  void use_on(const Memory& memory, DType dtype, const StreamHandle& stream);
   void publish(const Memory& memory);
   Tensor own_part(const Memory& memory);
   void forget(const Memory& memory) noexcept;
@@ -135,32 +165,50 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void let_doubtful_go();
   void let_all_go();
   void use_shares_after_current_streams();
-  Buffer* find(std::size_t d, std::size_t unit);
-  Buffer& empty_buffer(std::size_t d);
-  Buffer& fetch(std::size_t d, std::size_t unit);
-  void expect_next(Home& home, std::size_t unit);
-  std::vector<std::uint64_t> versions_of(std::size_t d, std::size_t unit) const;
+  void fit_buffers_to(const Unit& unit);
+  Piece whole(std::size_t unit, DType dtype) const;
+  bool is_whole(const Piece& piece) const { return piece == whole(piece.unit, piece.dtype); }
+  bool is_converted(const Piece& piece) const { return piece.dtype != units_[piece.unit].dtype; }
+  std::size_t buffer_bytes(const Piece& piece) const;
+  Piece piece_for(const Place& place, DType dtype);
+  Buffer* find(std::size_t d, const Piece& piece);
+  Buffer& empty_buffer(std::size_t d, std::size_t bytes);
+  Buffer& single_buffer(std::size_t d, const Piece& piece);
+  Buffer& fetch(std::size_t d, const Piece& piece);
+  void expect_next(Home& home, const Piece& piece);
+  std::vector<std::uint64_t> versions_of(std::size_t d, const Piece& piece) const;
   void bring_next(std::size_t d);
+  bool has_changed(std::size_t d, const Buffer& buffer) const;
   void empty(std::size_t d, Buffer& buffer);
   void free_extra_buffers(std::size_t d);
+  void free_singles(std::size_t d);
   void write_back(std::size_t d, Buffer& buffer);
+  void write_changes_back(std::size_t unit);
+  void convert_shares(std::size_t d, std::size_t unit, DType dtype);
+  void mark_converted_stale();
+  void free_unused_conversions(Unit& unit);
+  void let_copies_wait_for_each_other();
+  const std::vector<Tensor>& shares_of(const Piece& piece) const;
   static void record_users(const Buffer& buffer);
+  void free_after_copies(const Tensor& share) const;
   void free_after_copies(std::span<const Unit> units) const;
   template <class F>
   void for_pieces(const Unit& unit, std::int64_t begin, std::int64_t count, const F& f) const;
-  void copy_parts(std::size_t d, const Buffer& buffer, std::size_t unit, std::size_t share, bool into_buffer);
+  void copy(std::size_t d, const Buffer& buffer, const Piece& piece, bool into_buffer);
 
   const std::size_t process_, processes_, buffers_;
   RankedMutex<LockRank::transient_memory> mutex_;  // guards all below
   std::vector<Home> homes_;                        // by device
   std::vector<Unit> units_;
-  std::size_t unit_bytes_ = 0;  // of the largest unit
+  std::size_t unit_bytes_ = 0;      // of the largest unit, in its own dtype
+  std::int64_t unit_elements_ = 0;  // of the largest unit
   std::uint64_t clock_ = 0, brought_ = 0;
-  bool has_copied_ = false;     // since the last begin_update()
-  std::uint64_t failures_ = 0;  // reported_failures, when the last doubtful unit went
-  std::uint64_t layout_ = 1;    // another number for each layout of the units
-  std::uint64_t step_ = 0;      // the last captured step that has used the units
-  bool are_gone_ = true;        // a captured step may begin: nothing was brought since begin_step()
+  bool has_copied_ = false;             // since the last begin_update()
+  bool converts_after_copies_ = false;  // copies out of converted shares may be pending, and no update was since
+  std::uint64_t failures_ = 0;          // reported_failures, when the last doubtful unit went
+  std::uint64_t layout_ = 1;            // another number for each layout of the units
+  std::uint64_t step_ = 0;              // the last captured step that has used the units
+  bool are_gone_ = true;                // a captured step may begin: nothing was brought since begin_step()
 };
 
 }  // namespace lockstep

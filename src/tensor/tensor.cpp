@@ -217,7 +217,10 @@ Device Tensor::device() const { return impl_of("device", *this).storage->device-
 bool Tensor::is_pinned() const { return impl_of("is_pinned", *this).storage->pinned != nullptr; }
 bool Tensor::is_contiguous() const { return impl_of("is_contiguous", *this).contiguous; }
 std::uint64_t Tensor::version() const {
-  return impl_of("version", *this).storage->version.load(std::memory_order_relaxed);
+  const Storage& storage = *impl_of("version", *this).storage;
+  if (storage.transient) [[unlikely]]
+    return storage.transient->version(storage);
+  return storage.version.load(std::memory_order_relaxed);
 }
 
 Tensor::Number Tensor::item_number() const {

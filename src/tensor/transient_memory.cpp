@@ -29,6 +29,12 @@ thread_local Brought brought;
 
 thread_local constinit bool detail::has_brought_memory = false;
 
+Tensor TransientMemory::converted(const Tensor&, DType) const { return {}; }
+
+std::uint64_t TransientMemory::version(const Storage& storage) const {
+  return storage.version.load(std::memory_order_relaxed);
+}
+
 void keep_until_enqueued(std::shared_ptr<TransientOwner> owner, std::size_t number) {
   brought.all.emplace_back(std::move(owner), number);
   detail::has_brought_memory = true;

@@ -9,11 +9,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
+#include <lockstep/core/dtype.h>
+
 namespace lockstep {
 
+struct Storage;
 struct StreamHandle;
 class Tensor;
 struct TensorImpl;
@@ -33,6 +37,12 @@ class TransientMemory {
   /// The part of `tensor`, flat, that the device always has, which an optimizer updates. An undefined Tensor if the
   /// whole memory is on the device at present, with values that may differ from the part's.
   virtual Tensor own_part(const TensorImpl& tensor) const = 0;
+  /// A tensor in this memory, in another dtype and also without memory of its own: it has the tensor's present values
+  /// and version count at any time, and must not be changed. Undefined if there is no such form; there is none of a
+  /// tensor that is not contiguous.
+  virtual Tensor converted(const Tensor& tensor, DType dtype) const;
+  /// Changes in place so far of the storage, whose memory this is.
+  virtual std::uint64_t version(const Storage& storage) const;
 };
 
 /// An owner of several transient memories, which it tells apart by their numbers.

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/memory_plan.h>
@@ -328,6 +329,38 @@ TEST(ShardedParameters, AreSentAsOftenAsDocumented) {
   }
 }
 
+// docs/sharding.md, "How a parameter comes and goes": units in 16 bits. Gradients are as large as without autocast.
+TEST(ShardedParameters, AreSentInHalfTheBytesUnderAutocast) {
+  const std::size_t layer = (512 * 512 + 512) * sizeof(float);
+  for (const int devices : {2, 4}) {
+    const SimulatedDevices simulated({.count = devices});
+    DataParallel model(Layers(), {.buckets = {.first_bytes = layer, .bytes = layer}, .shard = Shard::parameters});
+    optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+    const Tensor x = ones({devices, 512}, {.device = "cuda:0"});
+    std::vector<double> brought;
+    for (const bool autocast : {false, true}) {
+      std::optional<Trace> trace;
+      for (int step = 0; step < 4; ++step) {
+        if (step == 3) trace.emplace();
+        optimizer.zero_grad();
+        std::optional<Autocast> region;
+        if (autocast) region.emplace(kBFloat16);
+        const Tensor loss = sum(model(x));
+        region.reset();
+        loss.backward();
+        optimizer.step();
+        for (int d = 0; d < devices; ++d) synchronize(Device::cuda(d));
+      }
+      double bytes = 0;
+      for (const TraceEvent& event : trace->events())
+        if (event.kind == TraceKind::copy_between && event.device == Device::cuda(devices - 1))
+          bytes += double(event.bytes);
+      brought.push_back(bytes);
+    }
+    EXPECT_NEAR(brought[1] / brought[0], 0.5, 0.005);
+  }
+}
+
 // docs/sharding.md, "Levels": all parameters 2 MiB, in two buckets.
 TEST(MemoryPlan, IsThatOfTheDocumentation) {
   struct Two : nn::Module<Two> {
@@ -343,6 +376,12 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
   EXPECT_EQ(double(plan[Shard::gradients].total()), P + P / N + S / N + W * B);
   EXPECT_EQ(double(plan[Shard::parameters].total()), P / D + P / N + S / N + 2 * W * B);
   EXPECT_NE(text(plan).find("optimizer_state"), std::string::npos);
+  const MemoryPlan in_16_bits = memory_plan(
+      Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}, .autocast = true});
+  const double G = P / 2;  // the largest parameter
+  EXPECT_EQ(double(in_16_bits[Shard::none].total()), 2 * P + S + P / 2 + G / 2);
+  EXPECT_EQ(double(in_16_bits[Shard::gradients].total()), P + P / N + S / N + W * B + P / 2 + G / 2);
+  EXPECT_EQ(double(in_16_bits[Shard::parameters].total()), P / D + P / N + S / N + 1.5 * W * B + P / (2 * D) + G / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(

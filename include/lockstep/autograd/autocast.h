@@ -25,7 +25,8 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 /// 3. All other operations work in the widest dtype of their inputs.
 ///
 /// The cast of a parameter is kept until the region ends, or until the parameter changes. A region inside a region of
-/// the same dtype shares the outer region's casts. Call backward() and step() outside of regions: the forward pass
+/// the same dtype shares the outer region's casts. With Shard::parameters the 16-bit values come and go instead, as the
+/// parameters do. Call backward() and step() outside of regions: the forward pass
 /// determines their dtypes.
 class LOCKSTEP_API Autocast {
  public:

@@ -17,6 +17,7 @@ struct MemoryPlanOptions {
   int processes = 1;           ///< That train the model together.
   int state_tensors = 2;       ///< The optimizer's tensors of each parameter: AdamW 2, SGD with momentum 1, without 0.
   BucketOptions buckets = {};  ///< Those of the model.
+  bool autocast = false;       ///< Forward runs in an Autocast region.
 };
 
 /// Bytes on each device, padding included. Activations, workspace and the allocator's rounding come on top.
@@ -27,8 +28,12 @@ struct MemoryPlan {
     std::size_t gradients = 0;        ///< With the buffers in which buckets are whole.
     std::size_t optimizer_state = 0;  ///< With the float32 masters of 16-bit parameters.
     std::size_t other = 0;            ///< Frozen parameters and buffers.
+    /// Under autocast, the 16-bit values of all trained float32 parameters, until backward; with Shard::parameters
+    /// those of the device's shares, always. (The buffers for whole parameters are 16-bit too then.) And the 16-bit
+    /// gradient of the largest parameter.
+    std::size_t casts = 0;
     /// The sum.
-    std::size_t total() const noexcept { return parameters + gradients + optimizer_state + other; }
+    std::size_t total() const noexcept { return parameters + gradients + optimizer_state + other + casts; }
   };
   std::array<Level, 4> levels;  ///< By Shard.
   /// The level's part of the plan.
