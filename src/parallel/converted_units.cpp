@@ -95,10 +95,8 @@ void ParameterUnits::mark_converted_stale() {
     for (Converted& converted : unit.converted) converted.is_stale = true;
 }
 
+// After an update, and so after all copies.
 void ParameterUnits::free_unused_conversions(Unit& unit) {
-  for (const Converted& converted : unit.converted)
-    if (!converted.is_used)
-      for (const Tensor& share : converted.shares) free_after_copies(share);
   std::erase_if(unit.converted, [](const Converted& converted) { return !converted.is_used; });
   for (Converted& converted : unit.converted) converted.is_used = false;
 }
