@@ -207,7 +207,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
   units_ = std::move(units);
   ++layout_;
   for (Home& home : homes_) {
-    home.last = home.before_last = home.coming = std::nullopt;
+    home.last = home.before_last = std::nullopt;
     home.next.clear();
   }
 }
@@ -284,21 +284,18 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
     ++buffer->kept;
   }
   std::byte* const address = buffer->memory.impl()->data() + std::size_t(place.begin - piece.begin) * size_of(dtype);
-  if (!std::exchange(buffer->is_used, true) && is_whole(piece)) {
-    expect_next(home, piece);
-    bring_next(place.device);
-  }
+  // Now, because the copies wait for all work enqueued so far that has used the buffer, and not yet for this operation.
+  if (!std::exchange(buffer->is_used, true) && is_whole(piece))
+    if (const std::optional<Piece> next = expect_next(home, piece)) bring_ahead(place.device, *next);
   return address;
 }
 
 // Brings the expected unit, if a buffer has nothing that the present operation uses. A unit that is used in 16 bits by
 // now is not brought in its own dtype: of such a unit only single parameters are.
-void ParameterUnits::bring_next(std::size_t d) {
-  Home& home = homes_[d];
-  if (!home.coming) return;
+void ParameterUnits::bring_ahead(std::size_t d, const Piece& coming) {
+  const Home& home = homes_[d];
   const auto is_free = [](const Buffer& buffer) { return buffer.kept == 0; };
   if (home.buffers.size() >= buffers_ && std::ranges::none_of(home.buffers, is_free)) return;
-  const Piece coming = *std::exchange(home.coming, std::nullopt);
   const bool comes_whole = is_converted(coming) || units_[coming.unit].converted.empty();
   if (comes_whole && !find(d, coming)) fetch(d, coming);
 }
@@ -329,13 +326,13 @@ void ParameterUnits::let_go(std::size_t brought) noexcept {
   taken.pop_back();
 }
 
-// A unit has come into use: notes that it follows the two before it, and expects what followed the last time.
-void ParameterUnits::expect_next(Home& home, const Piece& piece) {
+// A unit has come into use: notes that it follows the two before it. Returns the one that followed the last time.
+std::optional<ParameterUnits::Piece> ParameterUnits::expect_next(Home& home, const Piece& piece) {
   if (home.last && home.before_last) home.next.insert_or_assign({*home.before_last, *home.last}, piece);
   home.before_last = std::exchange(home.last, piece);
-  if (!home.before_last) return;
+  if (!home.before_last) return std::nullopt;
   const auto found = home.next.find({*home.before_last, piece});
-  home.coming = found == home.next.end() ? std::nullopt : std::optional(found->second);
+  return found == home.next.end() ? std::nullopt : std::optional(found->second);
 }
 
 ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, const Piece& piece) {
@@ -556,7 +553,7 @@ void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator
   for (std::size_t d = 0; d < homes_.size(); ++d) {
     Home& home = homes_[d];
     free_extra_buffers(d);
-    home.last = home.before_last = home.coming = std::nullopt;
+    home.last = home.before_last = std::nullopt;
   }
 }
 

@@ -145,7 +145,6 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::vector<Buffer> singles = {};                    // for single parameters; of their sizes
     std::optional<Piece> last = {}, before_last = {};    // the whole units that came into use last
     std::map<std::pair<Piece, Piece>, Piece> next = {};  // the one that followed two others
-    std::optional<Piece> coming = {};                    // the one to bring next
     std::uint64_t step = 0;                              // the captured step that its buffers belong to; 0: none
   };
 
@@ -175,9 +174,9 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   Buffer& empty_buffer(std::size_t d, std::size_t bytes);
   Buffer& single_buffer(std::size_t d, const Piece& piece);
   Buffer& fetch(std::size_t d, const Piece& piece);
-  void expect_next(Home& home, const Piece& piece);
+  std::optional<Piece> expect_next(Home& home, const Piece& piece);
   std::vector<std::uint64_t> versions_of(std::size_t d, const Piece& piece) const;
-  void bring_next(std::size_t d);
+  void bring_ahead(std::size_t d, const Piece& coming);
   bool has_changed(std::size_t d, const Buffer& buffer) const;
   void empty(std::size_t d, Buffer& buffer);
   void free_extra_buffers(std::size_t d);
