@@ -238,7 +238,7 @@ TEST(ShardedAutocast, LeavesNoMemoryInUse) {
 // Without a pass, on the first device: the 16-bit values follow at once.
 TEST(ShardedAutocast, TakesAChangeByHandAtOnce) {
   const SimulatedDevices simulated({.count = 2});
-  DataParallel model(made(), options(Shard::parameters));
+  DataParallel model(made(), {.shard = Shard::parameters});  // one unit
   loss_of(model, 0, kBFloat16).backward();
   const NoGrad guard;
   const Autocast region(kBFloat16);
