@@ -135,16 +135,17 @@ void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   }
   const double loss = mean == sums.end() ? NAN : mean->total / mean->weight;
   average_ = how_.beta * average_ + (1 - how_.beta) * loss;
-  const double smoothed = average_ / (1 - std::pow(how_.beta, double(step_ + 1)));
+  const std::size_t losses = smoothed_.size() + 1;  // fewer than steps, after batches without a loss
+  const double smoothed = average_ / (1 - std::pow(how_.beta, double(losses)));
   const bool has_risen =
-      step_ > 0 && how_.early_stop_threshold > 0 && least_ > 0 && smoothed > how_.early_stop_threshold * least_;
+      losses > 1 && how_.early_stop_threshold > 0 && least_ > 0 && smoothed > how_.early_stop_threshold * least_;
   if (std::isfinite(loss)) {
     smoothed_.push_back(smoothed);
     const History::Value row[] = {
         {"step", double(step_ + 1)}, {"lr", rate(step_)}, {"loss", loss}, {"smoothed_loss", smoothed}};
     found_.table.add_row(row);
   }
-  least_ = step_ == 0 ? smoothed : std::min(least_, smoothed);
+  least_ = losses == 1 ? smoothed : std::min(least_, smoothed);
   is_over_ = !std::isfinite(loss) || has_risen || ++step_ == how_.num_training;
   if (is_over_) return;
   if (saved_->scaler) saved_->scaler->unscale_(optimizer_);
@@ -172,7 +173,7 @@ std::optional<double> LRSweep::suggestion() const {
     const double slope = (smoothed_[after] - smoothed_[before]) / double(after - before);
     if (slope < least) steepest = i, least = slope;
   }
-  return steepest ? std::optional(rate(std::int64_t(*steepest))) : std::nullopt;
+  return steepest ? found_.table.column("lr")[*steepest] : std::nullopt;
 }
 
 }  // namespace lockstep::train::detail

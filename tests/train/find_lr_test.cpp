@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/tensor/creation.h>
 
@@ -30,44 +32,51 @@ struct Parabola : nn::Module<Parabola> {
   Tensor forward(const Tensor& x) { return w * w * 0.5 + x * 0.; }
 };
 
-LRFinder find_on_parabola(const FindLROptions& how, Parabola& net) {
+LRFinder find_on_parabola(const FindLROptions& how, Parabola& net, const std::vector<double>& weights = {1, 1, 1}) {
   optim::SGD optimizer(net.parameters(), {.lr = 0.7});
-  std::vector<Tensor> batches(3, ones({1}, {.dtype = kFloat64}));
+  std::vector<Tensor> batches;
+  for (const double weight : weights) batches.push_back(full({1}, weight, {.dtype = kFloat64}));
   const LRFinder found =
       Trainer({.num_gpus = 0, .progress = kSilent})
           .find_lr(net, batches,
-                   {.loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); }, .optimizer = optimizer},
+                   {.loss = [](auto& model, auto& batch,
+                               auto&) { return WeightedMean(sum(model(batch) * batch), sum(batch)); },
+                    .optimizer = optimizer},
                    how);
   EXPECT_EQ(optimizer.lr(), 0.7);
   return found;
 }
 
+// Batches of weight 0 have no loss: they take a step's rate, but no row of the table.
 TEST(FindLR, TellsTheLossAtEachRate) {
-  Parabola net;
-  const LRFinder found = find_on_parabola({.min_lr = 1e-4, .max_lr = 7, .num_training = 51}, net);
-  EXPECT_EQ(net.w.detach().to_vector<double>(), std::vector<double>{3});
-  double w = 3, average = 0, least = 0;
-  std::size_t row = 0;
-  std::vector<double> smoothed;
-  for (; row < 51; ++row) {
-    const double lr = 1e-4 * std::pow(7e4, double(row) / 50), loss = w * w / 2;
-    average = 0.98 * average + 0.02 * loss;
-    smoothed.push_back(average / (1 - std::pow(0.98, double(row + 1))));
-    ASSERT_LT(row, found.table.rows());
-    EXPECT_NEAR(*found.table.column("lr")[row], lr, 1e-12 * lr);
-    EXPECT_NEAR(*found.table.column("loss")[row], loss, 1e-9 * loss) << row;
-    EXPECT_NEAR(*found.table.column("smoothed_loss")[row], smoothed[row], 1e-9 * smoothed[row]);
-    if (row > 0 && smoothed[row] > 4 * least) break;
-    least = row == 0 ? smoothed[row] : std::min(least, smoothed[row]);
-    w *= 1 - lr;
+  for (const std::vector<double>& weights : {std::vector{1., 1., 1.}, std::vector{0., 1., 1.}}) {
+    Parabola net;
+    const LRFinder found = find_on_parabola({.min_lr = 1e-4, .max_lr = 7, .num_training = 71}, net, weights);
+    EXPECT_EQ(net.w.detach().to_vector<double>(), std::vector<double>{3});
+    double w = 3, average = 0, least = 0;
+    std::vector<double> smoothed;
+    for (std::size_t step = 0; step < 71; ++step) {
+      if (weights[step % 3] == 0) continue;
+      const double lr = 1e-4 * std::pow(7e4, double(step) / 70), loss = w * w / 2;
+      const std::size_t row = smoothed.size();
+      average = 0.98 * average + 0.02 * loss;
+      smoothed.push_back(average / (1 - std::pow(0.98, double(row + 1))));
+      ASSERT_LT(row, found.table.rows());
+      EXPECT_NEAR(*found.table.column("lr")[row], lr, 1e-12 * lr);
+      EXPECT_NEAR(*found.table.column("loss")[row], loss, 1e-9 * loss) << row;
+      EXPECT_NEAR(*found.table.column("smoothed_loss")[row], smoothed[row], 1e-9 * smoothed[row]);
+      if (row > 0 && smoothed[row] > 4 * least) break;
+      least = row == 0 ? smoothed[row] : std::min(least, smoothed[row]);
+      w *= 1 - lr;
+    }
+    EXPECT_EQ(found.table.rows(), smoothed.size());
+    std::size_t steepest = 0;  // by central differences, within the range that counts
+    for (std::size_t i = 11; i + 2 < smoothed.size(); ++i)
+      if (steepest == 0 || smoothed[i + 1] - smoothed[i - 1] < smoothed[steepest + 1] - smoothed[steepest - 1])
+        steepest = i;
+    ASSERT_TRUE(found.suggestion);
+    EXPECT_NEAR(*found.suggestion, *found.table.column("lr")[steepest], 1e-12);
   }
-  EXPECT_EQ(found.table.rows(), std::min<std::size_t>(row + 1, 51));
-  std::size_t steepest = 0;  // by central differences, within the range that counts
-  for (std::size_t i = 11; i + 2 < smoothed.size(); ++i)
-    if (steepest == 0 || smoothed[i + 1] - smoothed[i - 1] < smoothed[steepest + 1] - smoothed[steepest - 1])
-      steepest = i;
-  ASSERT_TRUE(found.suggestion);
-  EXPECT_NEAR(*found.suggestion, *found.table.column("lr")[steepest], 1e-12);
 }
 
 TEST(FindLR, EndsWhereTheLossRisesOrIsNotFinite) {
