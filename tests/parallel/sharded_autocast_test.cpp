@@ -4,7 +4,16 @@
 
 #include <tuple>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/autograd/autocast.h>
+#include <lockstep/autograd/checkpoint.h>
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/functional.h>
+#include <lockstep/nn/layer_norm.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/grad_scaler.h>
+#include <lockstep/optim/sgd.h>
 
 #include "core/text.h"
 #include "parallel/sharded.h"
