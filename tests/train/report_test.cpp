@@ -199,7 +199,7 @@ TEST(Report, ShowsARunOfTwoDevices) {
   EXPECT_EQ(html_fault(page), "");
   EXPECT_LT(page.size(), kMaxReportBytes);
   for (const char* said :
-       {">cuda:0<", ">cuda:1<", ">Simulated GPU<", ">all_reduce<", ">matmul<", ">max_epochs<", ">2 GPUs<", ">5.8 KiB<"})
+       {">cuda:0<", ">cuda:1<", ">Simulated GPU<", ">all_reduce<", ">matmul<", ">max_epochs<", ">2 GPUs<", ">5.758 KiB<"})
     EXPECT_NE(page.find(said), page.npos) << said;
   const Json data = data_of(page);
   const auto lanes = data["trace"]["lanes"].get<std::vector<std::string>>();
