@@ -154,6 +154,7 @@ class LOCKSTEP_API RNN : public detail::RecurrentLayer<RNN> {
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
 };
 
+/// Like RNN: forward() takes x as a Tensor or a PackedSequence, and throws the same errors.
 class LOCKSTEP_API GRU : public detail::RecurrentLayer<GRU> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const GRUOptions& options = {});
