@@ -203,7 +203,7 @@ TEST(ShardedAutocast, ConvertsParametersOf16Bits) {
   EXPECT_EQ(found[0], found[1]);
 }
 
-// What forward has used is not kept, so backward cannot have it.
+// Forward keeps no 16-bit copy. So after a change of the parameter, backward cannot use the value that forward used.
 TEST(ShardedAutocast, RefusesABackwardAfterAChange) {
   const SimulatedDevices simulated({.count = 2});
   DataParallel model(made(), options(Shard::parameters));

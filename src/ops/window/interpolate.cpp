@@ -64,8 +64,8 @@ Taps interpolating(const InterpolationMode& mode, std::int64_t in, std::int64_t 
   axis.in = in;
   axis.out = out;
   axis.align_corners = align_corners;
-  // Whatever the scale factor is, a dimension that keeps its size is copied, and nearest mode doubles a size by
-  // repeating each element.
+  // The result does not depend on the scale factor in two cases: a dimension that keeps its size is copied, and nearest
+  // mode doubles a size by repeating each element.
   const bool has_whole_steps = (mode.kind == Taps::Kind::nearest && (out == in || out == 2 * in)) ||
                                (mode.kind == Taps::Kind::linear && out == in);
   if (has_whole_steps) factor.reset();
