@@ -206,10 +206,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
   free_after_copies(units_);
   units_ = std::move(units);
   ++layout_;
-  for (Home& home : homes_) {
-    home.last = home.before_last = std::nullopt;
-    home.next.clear();
-  }
+  for (Home& home : homes_) home.last_piece.reset();
 }
 
 void ParameterUnits::fit_buffers_to(const Unit& unit) {
@@ -284,20 +281,46 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
     ++buffer->kept;
   }
   std::byte* const address = buffer->memory.impl()->data() + std::size_t(place.begin - piece.begin) * size_of(dtype);
+  note_use(home, {&memory, dtype}, piece);
   // Now, because the copies wait for all work enqueued so far that has used the buffer, and not yet for this operation.
-  if (!std::exchange(buffer->is_used, true) && is_whole(piece))
-    if (const std::optional<Piece> next = expect_next(home, piece)) bring_ahead(place.device, *next);
+  if (home.expects_another) bring_ahead(place.device);
   return address;
 }
 
-// Brings the expected unit, if a buffer has nothing that the present operation uses. A unit that is used in 16 bits by
-// now is not brought in its own dtype: of such a unit only single parameters are.
-void ParameterUnits::bring_ahead(std::size_t d, const Piece& coming) {
-  const Home& home = homes_[d];
-  const auto is_free = [](const Buffer& buffer) { return buffer.kept == 0; };
-  if (home.buffers.size() >= buffers_ && std::ranges::none_of(home.buffers, is_free)) return;
-  const bool comes_whole = is_converted(coming) || units_[coming.unit].converted.empty();
-  if (comes_whole && !find(d, coming)) fetch(d, coming);
+// Notes that the use follows the two before it.
+void ParameterUnits::note_use(Home& home, const Use& use, const Piece& piece) {
+  if (use == home.last) return;
+  home.next.insert_or_assign({home.before_last, home.last}, use);
+  home.before_last = std::exchange(home.last, use);
+  if (is_whole(piece) && std::exchange(home.last_piece, piece) != piece) home.expects_another = true;
+}
+
+// Brings the unit that is expected next of those that have no buffer. It gets none of which the unit is in use or
+// expected earlier: then it is brought ahead later, after other uses.
+void ParameterUnits::bring_ahead(std::size_t d) {
+  constexpr int kFarthest = 64;  // uses
+  Home& home = homes_[d];
+  std::vector<Piece> earlier;
+  const std::pair present(home.before_last, home.last);
+  std::pair uses = present;
+  for (int i = 0; i < kFarthest; ++i) {
+    const auto found = home.next.find(uses);
+    if (found == home.next.end() || (i > 0 && uses == present)) {  // nothing is expected, or the same uses again
+      home.expects_another = false;
+      return;
+    }
+    uses = {uses.second, found->second};
+    const Piece piece = piece_for(uses.second.memory->place, uses.second.dtype);
+    if (!is_whole(piece)) continue;
+    if (find(d, piece)) {
+      earlier.push_back(piece);
+      continue;
+    }
+    if (home.buffers.size() >= buffers_ && !least_recently_used(d, earlier)) return;
+    fetch(d, piece, earlier);
+    home.expects_another = false;
+    return;
+  }
 }
 
 void ParameterUnits::use_on(const Memory& memory, DType dtype, const StreamHandle& handle) {
@@ -326,15 +349,6 @@ void ParameterUnits::let_go(std::size_t brought) noexcept {
   taken.pop_back();
 }
 
-// A unit has come into use: notes that it follows the two before it. Returns the one that followed the last time.
-std::optional<ParameterUnits::Piece> ParameterUnits::expect_next(Home& home, const Piece& piece) {
-  if (home.last && home.before_last) home.next.insert_or_assign({*home.before_last, *home.last}, piece);
-  home.before_last = std::exchange(home.last, piece);
-  if (!home.before_last) return std::nullopt;
-  const auto found = home.next.find({*home.before_last, piece});
-  return found == home.next.end() ? std::nullopt : std::optional(found->second);
-}
-
 ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, const Piece& piece) {
   for (std::vector<Buffer>* const buffers : {&homes_[d].buffers, &homes_[d].singles})
     for (Buffer& buffer : *buffers)
@@ -342,15 +356,23 @@ ParameterUnits::Buffer* ParameterUnits::find(std::size_t d, const Piece& piece) 
   return nullptr;
 }
 
+// Null if the present operation uses all, or they hold pieces that stay. Empty ones come first.
+ParameterUnits::Buffer* ParameterUnits::least_recently_used(std::size_t d, std::span<const Piece> but_for) {
+  const auto stays = [&](const Buffer& buffer) {
+    return buffer.kept > 0 || (buffer.piece && std::ranges::find(but_for, *buffer.piece) != but_for.end());
+  };
+  const auto age = [](const Buffer& buffer) { return std::pair(buffer.piece.has_value(), buffer.used); };
+  Buffer* best = nullptr;
+  for (Buffer& buffer : homes_[d].buffers)
+    if (!stays(buffer) && (!best || age(buffer) < age(*best))) best = &buffer;
+  return best;
+}
+
 // A buffer that holds nothing, for copies on the device's stream of copies. If all are in use by the present operation,
 // makes one more: it goes at the next end_update().
-ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d, std::size_t bytes) {
+ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d, std::size_t bytes, std::span<const Piece> but_for) {
   Home& home = homes_[d];
-  Buffer* best = nullptr;
-  for (Buffer& buffer : home.buffers)
-    if (buffer.kept == 0 &&
-        (!best || std::pair(buffer.piece.has_value(), buffer.used) < std::pair(best->piece.has_value(), best->used)))
-      best = &buffer;
+  Buffer* best = least_recently_used(d, but_for);
   if (!best || (best->piece && home.buffers.size() < buffers_)) best = &home.buffers.emplace_back();
   empty(d, *best);
   for (const Stream& user : best->users) home.copies.wait(user.record());
@@ -417,13 +439,13 @@ void ParameterUnits::copy(std::size_t d, const Buffer& buffer, const Piece& piec
   }
 }
 
-ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece) {
+ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece, std::span<const Piece> but_for) {
   const std::uint64_t failures = reported_failures;
   if (is_converted(piece)) {
     if (d == 0) write_changes_back(piece.unit);
     convert_shares(d, piece.unit, piece.dtype);
   }
-  Buffer& buffer = is_whole(piece) ? empty_buffer(d, buffer_bytes(piece)) : single_buffer(d, piece);
+  Buffer& buffer = is_whole(piece) ? empty_buffer(d, buffer_bytes(piece), but_for) : single_buffer(d, piece);
   has_copied_ = true;
   are_gone_ = are_gone_ && present_step() != 0;
   buffer.failures = failures;
@@ -433,7 +455,6 @@ ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece)
   buffer.versions = versions_of(d, piece);
   buffer.brought = ++brought_;
   buffer.used = ++clock_;
-  buffer.is_used = false;
   return buffer;
 }
 
@@ -496,6 +517,9 @@ void ParameterUnits::forget(const Memory& memory) noexcept {
   const std::scoped_lock lock(mutex_);
   std::ranges::replace(units_[memory.place.unit].parameters[memory.place.device], memory.storage,
                        static_cast<const Storage*>(nullptr));
+  Home& home = homes_[memory.place.device];
+  home.next.clear();
+  home.last = home.before_last = {};
 }
 
 void ParameterUnits::begin_update() {
@@ -553,7 +577,8 @@ void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator
   for (std::size_t d = 0; d < homes_.size(); ++d) {
     Home& home = homes_[d];
     free_extra_buffers(d);
-    home.last = home.before_last = std::nullopt;
+    home.last = home.before_last = {};
+    home.last_piece.reset();
   }
 }
 

@@ -135,17 +135,23 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::uint64_t brought = 0;            // another number for each time that a piece was brought
     std::uint64_t failures = 0;           // reported_failures before it was brought
     std::uint64_t used = 0;               // the clock, when it was last used
-    bool is_used = false;                 // since it was brought
     int kept = 0;                         // threads that have taken an address for work that is not enqueued yet
+  };
+  struct Use {  // of a parameter, in a dtype
+    const Memory* memory = nullptr;
+    DType dtype = {};
+    auto operator<=>(const Use&) const = default;
   };
   struct Home {  // a device's buffers
     Device device;
     Stream copies;
-    std::vector<Buffer> buffers = {};                    // for whole units
-    std::vector<Buffer> singles = {};                    // for single parameters; of their sizes
-    std::optional<Piece> last = {}, before_last = {};    // the whole units that came into use last
-    std::map<std::pair<Piece, Piece>, Piece> next = {};  // the one that followed two others
-    std::uint64_t step = 0;                              // the captured step that its buffers belong to; 0: none
+    std::vector<Buffer> buffers = {};              // for whole units
+    std::vector<Buffer> singles = {};              // for single parameters; of their sizes
+    Use last = {}, before_last = {};               // since the last update
+    std::map<std::pair<Use, Use>, Use> next = {};  // the use that followed two others
+    std::optional<Piece> last_piece = {};          // the whole unit that was used last
+    bool expects_another = false;                  // a unit was not yet brought ahead, since last_piece came into use
+    std::uint64_t step = 0;                        // the captured step that its buffers belong to; 0: none
   };
 
   // These take the mutex: it guards the places too.
@@ -171,12 +177,13 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::size_t buffer_bytes(const Piece& piece) const;
   Piece piece_for(const Place& place, DType dtype);
   Buffer* find(std::size_t d, const Piece& piece);
-  Buffer& empty_buffer(std::size_t d, std::size_t bytes);
+  Buffer* least_recently_used(std::size_t d, std::span<const Piece> but_for);
+  Buffer& empty_buffer(std::size_t d, std::size_t bytes, std::span<const Piece> but_for);
   Buffer& single_buffer(std::size_t d, const Piece& piece);
-  Buffer& fetch(std::size_t d, const Piece& piece);
-  std::optional<Piece> expect_next(Home& home, const Piece& piece);
+  Buffer& fetch(std::size_t d, const Piece& piece, std::span<const Piece> but_for = {});
+  void note_use(Home& home, const Use& use, const Piece& piece);
+  void bring_ahead(std::size_t d);
   std::vector<std::uint64_t> versions_of(std::size_t d, const Piece& piece) const;
-  void bring_ahead(std::size_t d, const Piece& coming);
   bool has_changed(std::size_t d, const Buffer& buffer) const;
   void empty(std::size_t d, Buffer& buffer);
   void free_extra_buffers(std::size_t d);
