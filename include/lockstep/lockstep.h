@@ -146,6 +146,7 @@
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/deferred_init.h>
 #include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>
 #include <lockstep/tensor/state_dict.h>

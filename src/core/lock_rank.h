@@ -27,6 +27,7 @@ enum class LockRank : std::uint8_t {
   gradient_edge,     ///< The leaves' grad accumulators.
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
+  deferred_memory,   ///< What makes the values of a tensor that has no memory yet.
   transient_memory,  ///< Buffers for parameters and gradients that are divided between devices.
   bucket_buffers,    ///< Buffers for whole buckets of sharded gradients, which are whole only during a backward.
   replay_values,     ///< The values that the host sends to a captured step.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "io/safetensors_header.h"
 #include "io/tensor_bytes.h"
 #include "tensor/copy.h"
+#include "tensor/deferred_memory.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -79,6 +81,17 @@ Contents read(ByteSource& source, const ReadOptions& options) {
     tensors.add(entry.key, &target == &cpu ? host : copied(host, target, entry.dtype));
   }
   return {std::move(tensors), std::move(file.header.metadata)};
+}
+
+Contents read_deferred(const std::shared_ptr<ByteSource>& source, const ReadOptions& options) {
+  const auto file = std::make_shared<const Opened>(open(*source, options.verify));
+  StateDict tensors;
+  for (const Entry& entry : file->header.entries)
+    tensors.add(entry.key, make_deferred(entry.shape, entry.dtype, [source, file, &entry](const Tensor& flat) {
+                  read_data(*source, *file, entry,
+                            [to = flat.impl()->data()](std::uint64_t done) { return to + done; });
+                }));
+  return {std::move(tensors), file->header.metadata};
 }
 
 FileMetadata read_metadata(ByteSource& source, const ReadOptions& options) {

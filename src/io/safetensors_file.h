@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include <lockstep/io/safetensors.h>
 
@@ -16,6 +17,9 @@ struct Contents {
   FileMetadata metadata;
 };
 Contents read(ByteSource& source, const ReadOptions& options);
+/// Each tensor, on the CPU, is read when it is first used (tensor/deferred_memory.h): several threads may then call
+/// source->read().
+Contents read_deferred(const std::shared_ptr<ByteSource>& source, const ReadOptions& options);
 FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
 /// Throws the errors of read(), but keeps no data.
 void verify(ByteSource& source);

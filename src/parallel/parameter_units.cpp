@@ -12,6 +12,7 @@
 #include "runtime/registry.h"
 #include "runtime/reported_failures.h"
 #include "tensor/copy.h"
+#include "tensor/deferred_memory.h"
 #include "tensor/replay_values.h"
 #include "tensor/tensor_impl.h"
 
@@ -145,7 +146,7 @@ void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const 
   for (std::size_t b = 0; b < added.size(); ++b) {
     const BucketMemory& bucket = layout.buckets[b];
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
-      const Tensor whole = values[bucket.entries[i]].contiguous();
+      const Tensor whole = without_deferring(values[bucket.entries[i]]).contiguous();
       for_pieces(added[b], bucket.begins[i], whole.numel(),
                  [&](const Tensor& piece, std::int64_t at) { copy_values(piece, elements(whole, at, piece.numel())); });
     }

@@ -83,7 +83,8 @@ class PassChanges {
 
 void PassChanges::check_trained_unchanged() const {
   for (std::size_t k = 0; k < primary_.states.size(); ++k) {
-    const bool is_sharded = primary_.states[k].state->impl()->storage->transient != nullptr;
+    const auto& transient = primary_.states[k].state->impl()->storage->transient;
+    const bool is_sharded = transient && !transient->stays();
     if (!primary_.states[k].is_trained() && !is_sharded) continue;
     for (std::size_t r = 0; r < ran(); ++r)
       if (changed(r, k) && is_sharded)

@@ -17,6 +17,7 @@
 #include "distributed/transport.h"
 #include "nn/each_state.h"
 #include "tensor/copy.h"
+#include "tensor/deferred_memory.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::detail {
@@ -52,6 +53,10 @@ std::vector<std::int64_t> rows_of_each(const World& world, CallLog& calls, std::
   calls.compare("[DataParallel] expected the same use of a model in all processes since its last pass",
                 "comparing the use of a model");
   return of_each;
+}
+
+bool are_equal_bytes(const Tensor& a, const Tensor& b) {  // on the CPU
+  return std::memcmp(a.impl()->data(), b.impl()->data(), std::size_t(a.numel()) * size_of(a.dtype())) == 0;
 }
 
 }  // namespace
@@ -128,8 +133,11 @@ void check_and_broadcast_model(const World& world, nn::ModuleBase& module, Devic
   Communicator communicator({device}, world), between_hosts({Device()}, world);
   for (nn::State* const state : states) {
     if (!state->defined() || state->numel() == 0) continue;
-    const Tensor values = state->detach().contiguous();
+    const Tensor own = without_deferring(*state), former = own.detach().contiguous();
+    const bool is_deferred = !own.is_same(*state);
+    const Tensor values = is_deferred ? former.clone() : former;
     collective::broadcast(values.device() == device ? communicator : between_hosts, std::span(&values, 1), 0);
+    if (is_deferred && are_equal_bytes(values, former)) continue;  // stays without memory
     if (!values.is_same(*state)) copy_values(*state, values), bump_version(*state);
   }
 }

@@ -4,6 +4,7 @@
 #include "kernels/map/map.h"
 #include "kernels/transpose/transpose.h"
 #include "runtime/memory/pinned_allocator.h"
+#include "tensor/deferred_memory.h"
 
 namespace lockstep {
 namespace {
@@ -90,6 +91,8 @@ void copy_values(const Tensor& to, const Tensor& from) {
   if (target.sizes != source.sizes && broadcast("copy", target.sizes, source.sizes) != target.sizes)
     throw ShapeError(text("[copy] expected a source that broadcasts to ", target.sizes, ", got ", source.sizes));
   if (target.numel == 0) return;
+  if (const Tensor made = without_deferring(from); !made.is_same(from)) return copy_values(to, made);
+  will_write_all(to);
   const OperationEnd end;
   wait_for_copies_from(target);
   const bool same_device = target.storage->device == source.storage->device;

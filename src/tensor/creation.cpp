@@ -5,10 +5,12 @@
 #include <cstring>
 #include <limits>
 
+#include "core/context.h"
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/map/map.h"
 #include "tensor/copy.h"
+#include "tensor/deferred_memory.h"
 
 namespace lockstep {
 namespace {
@@ -50,8 +52,11 @@ struct ArangeKernel {
 Tensor empty(const Shape& sizes, const TensorOptions& options) {
   check_pinned_on_cpu("empty", options);
   const DType dtype = options.dtype.value_or(kFloat32);
-  Tensor result = options.pinned_memory ? make_pinned("empty", sizes, dtype)
-                                        : make_tensor(device_state(options.device.value_or(Device())), sizes, dtype);
+  const Device device = options.device.value_or(Device());
+  const bool is_deferred = context().defers_init && device.is_cpu() && !options.pinned_memory;
+  Tensor result = is_deferred             ? make_deferred(sizes, dtype, {})
+                  : options.pinned_memory ? make_pinned("empty", sizes, dtype)
+                                          : make_tensor(device_state(device), sizes, dtype);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }
@@ -181,6 +186,7 @@ void check_fits(const char* op, double value, DType dtype) {
 }
 
 void fill_values(const Tensor& tensor, double value) {
+  if (defer(tensor, [value](const Tensor& flat) { fill_values(flat, value); })) return;
   visit_all(tensor.dtype(), [&]<class T>() {
     using Kept = ComputeType<T>;
     Kept kept;

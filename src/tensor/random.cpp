@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "kernels/launch.h"
 #include "tensor/copy.h"
+#include "tensor/deferred_memory.h"
 #include "tensor/overlap.h"
 #include "tensor/random_kernel.h"
 
@@ -24,13 +25,16 @@ void fill_random(const char* op, const Tensor& tensor, const Distribution& distr
   if (impl.numel == 0) return;
   const Tensor dense = impl.contiguous ? tensor : make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
   const DeviceDraw draw = draw_on(*impl.storage->device, blocks_for(impl.numel, Distribution::kPerBlock));
-  const RandomKernel<Distribution, T> kernel{distribution, reinterpret_cast<T*>(dense.impl()->data()), impl.numel,
-                                             draw.start};
   const double flops = Distribution::kFlops * double(impl.numel);
+  const auto kernel_of = [distribution, start = draw.start](const Tensor& to) {
+    return RandomKernel<Distribution, T>{distribution, reinterpret_cast<T*>(to.impl()->data()), to.numel(), start};
+  };
   if (draw.memory.defined())
-    launch(op, flops, dense, std::array{&draw.memory}, kernel);
+    launch(op, flops, dense, std::array{&draw.memory}, kernel_of(dense));
+  else if (defer(dense, [=](const Tensor& flat) { launch(op, flops, flat, {}, kernel_of(flat)); }))
+    return;
   else
-    launch(op, flops, dense, {}, kernel);
+    launch(op, flops, dense, {}, kernel_of(dense));
   if (!dense.is_same(tensor)) copy_values(tensor, dense);
 }
 

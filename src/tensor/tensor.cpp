@@ -267,7 +267,7 @@ void* Tensor::raw_data(DType expected) const {
   if (impl.dtype != expected)
     throw DTypeError(text("[data] the tensor is ", impl.dtype, ", but data<T>() was called for ", expected,
                           ": use the matching C++ type, or convert with .to(dtype)"));
-  if (impl.storage->transient)
+  if (const auto& memory = impl.storage->transient; memory && !memory->stays())
     throw InvalidArgument(
         "[data] cannot return a pointer to a sharded parameter or gradient, because its memory is dropped and fetched "
         "again: call data() of a clone()");

@@ -31,6 +31,8 @@ thread_local constinit bool detail::has_brought_memory = false;
 
 Tensor TransientMemory::converted(const Tensor&, DType) const { return {}; }
 
+bool TransientMemory::stays() const noexcept { return false; }
+
 std::uint64_t TransientMemory::version(const Storage& storage) const {
   return storage.version.load(std::memory_order_relaxed);
 }

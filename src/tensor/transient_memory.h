@@ -41,6 +41,8 @@ class TransientMemory {
   /// and version count at any time, and must not be changed. Undefined if there is no such form; there is none of a
   /// tensor that is not contiguous.
   virtual Tensor converted(const Tensor& tensor, DType dtype) const;
+  /// True if the memory stays where bring() has once put it.
+  virtual bool stays() const noexcept;
   /// Changes in place so far of the storage, whose memory this is.
   virtual std::uint64_t version(const Storage& storage) const;
 };

@@ -6,13 +6,16 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/sequential.h>
+#include <lockstep/runtime/memory.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "core/text.h"
 #include "io/memory_source.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
@@ -230,6 +233,66 @@ TEST(SafetensorsInterop, WritesFilesForOthers) {
   state.add("gewicht.größe.重み \" \\ \n", tensor({7}).to(kInt32));
   save(state, path, {{"made by", "Lockstep"}, {"größe", "重み"}});
   EXPECT_TRUE(same(load(path), state));
+}
+
+// The numbers 0 to 5 of each dtype, and 1 MB.
+StateDict several() {
+  StateDict state;
+  for (const DType dtype : kAll) state.add(text(dtype), six(dtype));
+  state.add("large", rand({1 << 18}));
+  return state;
+}
+
+TEST(DeferredLoad, ReadsTheSameValues) {
+  const TemporaryFolder folder;
+  const StateDict saved = several();
+  save(saved, folder.path() / "a.safetensors");
+  const std::size_t before = memory_stats(Device()).in_use;
+  const StateDict loaded = load(folder.path() / "a.safetensors", {.deferred = true});
+  ASSERT_EQ(loaded.size(), saved.size());
+  std::filesystem::remove(folder.path() / "a.safetensors");  // it stays open
+  Tensor copy = empty({1 << 18});
+  copy.copy_(*loaded.find("large"));
+  EXPECT_LT(memory_stats(Device()).in_use - before, 3 << 19) << "the copy alone";
+  EXPECT_TRUE(same(loaded, saved));
+  EXPECT_EQ(copy.to_vector<float>(), saved.find("large")->to_vector<float>());
+}
+
+TEST(DeferredLoad, FindsDamageWhenATensorIsUsed) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "a.safetensors";
+  save(several(), path);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('\7');
+  EXPECT_THROW(load(path), FormatError);
+  const StateDict loaded = load(path, {.deferred = true});
+  int damaged = 0;
+  for (const auto& [key, value] : loaded) try {
+      value.clone();
+    } catch (const FormatError&) {
+      ++damaged;
+      EXPECT_THROW(value.data<std::uint8_t>(), Error);  // again
+    }
+  EXPECT_EQ(damaged, 1);
+  EXPECT_THROW(load(path, {.device = Device::cuda(0), .deferred = true}), InvalidArgument);
+}
+
+TEST(LoadFolder, ReadsAllFiles) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(load(folder.path()), InvalidArgument);
+  StateDict first, second;
+  first.add("a", ones({2}));
+  second.add("b", zeros({3}));
+  save(first, folder.path() / "model-00001-of-00002.safetensors");
+  save(second, folder.path() / "model-00002-of-00002.safetensors");
+  std::ofstream(folder.path() / "model.safetensors.index.json") << "{}";
+  for (const bool deferred : {false, true}) {
+    const StateDict loaded = load(folder.path(), {.deferred = deferred});
+    ASSERT_EQ(loaded.size(), 2u);
+    EXPECT_EQ(loaded.find("a")->to_vector<float>(), (std::vector<float>{1, 1}));
+    EXPECT_EQ(loaded.find("b")->to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  }
+  save(second, folder.path() / "model-00003-of-00002.safetensors");
+  EXPECT_THROW(load(folder.path()), FormatError);
 }
 
 }  // namespace

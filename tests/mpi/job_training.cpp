@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include <lockstep/distributed/mpi.h>
 #include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/deferred_init.h>
 
 #include "core/text.h"
 #include "models/resnet.h"
@@ -117,12 +120,33 @@ void disagrees(const Arguments& arguments) {
   })(joined);
 }
 
+// Models that have no memory yet; also with other values in the other processes. All get those of the first process.
+void makes_deferred_models(const Arguments&) {
+  const World world = mpi::join();
+  const SimulatedDevices simulated({.count = 2});
+  manual_seed(1);
+  const StateDict expected = nn::Linear(300, 300).state_dict();
+  for (const bool differ : {false, true})
+    for (const Shard shard : {Shard::none, Shard::parameters}) {
+      manual_seed(differ ? std::uint64_t(world.rank().value()) + 1 : 1);
+      std::optional<DeferredInit> guard(std::in_place);
+      nn::Linear linear(300, 300);
+      guard.reset();
+      const DataParallel model(std::move(linear), {.shard = shard, .world = world});
+      const StateDict state = model.module().state_dict();
+      for (const auto& [key, value] : expected)
+        require(state.find(key)->to(Device()).to_vector<float>() == value.to_vector<float>(), text(key, ' ', differ));
+    }
+  say(world, "made");
+}
+
 }  // namespace
 
 const std::map<std::string, Scenario>& training_scenarios() {
   static const std::map<std::string, Scenario> all = {{"trains", trains},
                                                       {"trains_adversaries", trains_adversaries},
                                                       {"trains_resnet", trains_resnet},
+                                                      {"makes_deferred_models", makes_deferred_models},
                                                       {"disagrees", disagrees}};
   return all;
 }

@@ -134,6 +134,12 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
   EXPECT_GE(killed, kTrials) << "too few were killed before they ended";
 }
 
+TEST_F(MpiTraining, OfAModelWithoutMemoryBeginsWithTheValuesOfTheFirstProcess) {
+  const Outcome job = mpirun({"-n", "3", LOCKSTEP_MPI_JOB, "makes_deferred_models"});
+  EXPECT_EQ(job.status, 0) << job.output;
+  EXPECT_EQ(job.lines_with("made").size(), 3u) << job.output;
+}
+
 TEST_F(MpiTraining, OfAModelThatGetsWhatItHasMadeIsThatOfOne) {
   const Outcome job = mpirun({"-n", "2", LOCKSTEP_MPI_JOB, "trains_adversaries"});
   EXPECT_EQ(job.status, 0) << job.output;

@@ -29,15 +29,20 @@ using FileMetadata = std::map<std::string, std::string>;
 LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path, const FileMetadata& metadata = {});
 
 struct ReadOptions {
-  Device device = {};           ///< The device of the loaded tensors.
-  bool verify = true;           ///< Verify checksums, in files that have them.
+  Device device = {};  ///< The device of the loaded tensors.
+  bool verify = true;  ///< Verify checksums, in files that have them.
+  /// Read each tensor of a safetensors file when it is first used, as with DeferredInit: a copy reads it for the copy
+  /// alone. So load_state_dict() of a model on GPUs holds one tensor at a time. The errors that load() would throw for
+  /// the values come from the use. The file stays open, and must not be changed. Only on the CPU.
+  bool deferred = false;
   Links links = Links::follow;  ///< Treatment of a path that is a symbolic link.
   /// Called for each value that is skipped because it is not a tensor, with its name in the file and its kind, such as
   /// "argparse.Namespace". Without this function, a line on standard error names the skipped values.
   std::function<void(const std::string& name, const std::string& what)> on_skipped = {};
 };
 
-/// Loads all tensors, with the dtypes of the file, in the order of its header. The format is detected by the content:
+/// Loads all tensors, with the dtypes of the file, in the order of its header. A folder means all its files
+/// *.safetensors: each tensor must be in one of them. The format is detected by the content:
 /// safetensors, or a state dict written by torch.save. For a state dict of torch.save, names of nested dicts are joined
 /// with dots, numbers become 0-dim tensors, load_metadata() returns texts, and other objects are skipped
 /// (ReadOptions::on_skipped, docs/files.md). The file is not trusted: a malformed file, dtypes that Lockstep does not
