@@ -46,6 +46,7 @@ enum class LockRank : std::uint8_t {
   cuda_stream,         ///< Work that is being enqueued on a stream, and its workspace.
   cuda_fused,          ///< A device's cuDNN handle and plans.
   cuda_issue,          ///< Held while a collective's ranks are launched, and by calls that must not run in between.
+  cuda_questions,      ///< Held while CUDA is asked whether work has ended, and while a capture begins.
   cuda_communicators,  ///< All communicators, and failures that were not reported to the host yet.
   nccl_communicator,   ///< A communicator's ranks.
   cuda_device,         ///< A device's streams and spare events.

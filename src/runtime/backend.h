@@ -195,6 +195,9 @@ class Backend {
   virtual void collective(CommunicatorHandle communicator, const CollectiveCall& call) = 0;
   /// How often the communicator's operations have failed so far. Captured work cannot be replayed after a
   /// failure.
+  /// A graph whose work uses the communicator is launched on `origin`: called once before the launch, and once after
+  /// it. All of the work must end within the communicator's time limit.
+  virtual void watch_launch(CommunicatorHandle /*communicator*/, StreamHandle /*origin*/, bool /*is_enqueued*/) {}
   virtual std::uint64_t communicator_failures(CommunicatorHandle /*communicator*/) const noexcept { return 0; }
 };
 

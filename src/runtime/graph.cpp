@@ -43,8 +43,7 @@ struct Graph::State {
   std::vector<CapturePool*> pools;   // by device; null for devices whose capture has not ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
-  // The communicators that the captured work uses, each with the number of its failures at the end of the capture.
-  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;
+  CapturedUses used;  // communicators
 
   Backend& backend() { return devices->backend(); }
   CachingAllocator& allocator(std::size_t device) { return devices->state(int(device)).allocator; }
@@ -92,7 +91,7 @@ void Graph::State::end() {
   end_pools();
   graph = graphs->end_capture(origin);
   is_captured = true;
-  for (auto& use : graphs->take_used()) used.emplace_back(use, use->failures());
+  used = graphs->take_used();
 }
 
 // Waits until the graph's last launch has ended. Ignores errors of the work, because its streams report them.
@@ -130,7 +129,9 @@ void Graph::launch() {
     s.mark(i + 1, s.others[i]);
     s.backend().wait(s.origin, s.events[i + 1]);
   }
+  for (const auto& [use, failures] : s.used) use->watch_launch(s.origin, false);
   s.graphs->launch(s.origin, s.graph);
+  for (const auto& [use, failures] : s.used) use->watch_launch(s.origin, true);
   s.mark(0, s.origin);
   for (const StreamHandle& stream : s.others) s.backend().wait(stream, s.events[0]);
 }

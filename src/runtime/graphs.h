@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -26,17 +27,23 @@ class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
   virtual std::uint64_t failures() const noexcept = 0;  ///< How often it failed. A failure breaks earlier graphs.
+  /// A graph that uses this is launched on `origin`: call once before the launch, and once after it.
+  virtual void watch_launch(StreamHandle origin, bool is_enqueued) const = 0;
 };
+
+/// Objects that captured work uses, each with the number of its failures at its first use.
+using CapturedUses = std::map<std::shared_ptr<const CapturedUse>, std::uint64_t>;
 
 class Graphs {
  public:
   /// Called during a capture. Keeps `used` alive as long as the captured work.
-  void use(std::shared_ptr<const CapturedUse> used) {
+  void use(const std::shared_ptr<const CapturedUse>& used) {
+    const std::uint64_t failures = used->failures();
     const std::scoped_lock lock(used_mutex_);
-    used_.push_back(std::move(used));
+    used_.emplace(used, failures);
   }
   /// Returns all objects that the capture has used so far.
-  std::vector<std::shared_ptr<const CapturedUse>> take_used() {
+  CapturedUses take_used() {
     const std::scoped_lock lock(used_mutex_);
     return std::exchange(used_, {});
   }
@@ -60,7 +67,7 @@ class Graphs {
 
  private:
   RankedMutex<LockRank::graphs> used_mutex_;
-  std::vector<std::shared_ptr<const CapturedUse>> used_;
+  CapturedUses used_;
 };
 
 /// Throws an InvalidArgument that says that `what` cannot be captured, and what to do instead.

@@ -258,8 +258,11 @@ TEST(FakeCuda, WhatIsSetInTheEnvironmentForNcclIsSaid) {
   const FakeDevices devices({.cards = {0}});
   const Variable nvls("NCCL_NVLS_ENABLE", nullptr), order("NCCL_LAUNCH_ORDER_IMPLICIT", nullptr),
       algorithm("NCCL_ALGO", nullptr), protocol("NCCL_PROTO", nullptr);
-  EXPECT_EQ(said_with({.cards = {0, 0}}), "");
-  EXPECT_EQ(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), nullptr);
+  EXPECT_EQ(said_with({.cards = {0, 0}}), "");  // but set, since other processes may have more cards
+  EXPECT_STREQ(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
+  EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
+  ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  ::unsetenv("NCCL_NVLS_ENABLE");
   const std::string said = said_with({.cards = {0, 1}});
   for (const char* setting : {"NCCL_NVLS_ENABLE=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"})
     EXPECT_NE(said.find(setting), std::string::npos) << said;

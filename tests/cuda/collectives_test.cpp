@@ -3,8 +3,11 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/communicator.h>
@@ -13,6 +16,7 @@
 #include "backends/cuda/cuda_stream.h"
 #include "cuda/fake/fake_cuda.h"
 #include "cuda/fake_devices.h"
+#include "runtime/graph.h"
 
 namespace lockstep {
 namespace {
@@ -284,6 +288,47 @@ TEST_F(FakeNccl, WhatDoesNotEndInTimeFailsOnAllRanks) {
   EXPECT_EQ(message_at(1), "");
 }
 
+TEST_F(FakeNccl, ACapturedStepThatDoesNotEndInTimeFailsOnAllRanks) {
+  communicator = Communicator({"cuda:0", "cuda:1"}, {}, {.time_limit = std::chrono::milliseconds(50)});
+  GraphCapture capture;
+  enqueue();
+  Graph graph = capture.end();
+  for (int i = 0; i < 3; ++i) graph.launch();
+  streams[0].synchronize();
+  EXPECT_FALSE(graph.has_failed());
+  machine().collectives_hang = true;
+  graph.launch();
+  try {
+    streams[0].synchronize();
+    ADD_FAILURE() << "no error";
+  } catch (const CollectiveError& error) {
+    EXPECT_NE(std::string(error.what()).find("a captured step has not ended within 50 ms"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(machine().aborts, 2);
+  EXPECT_TRUE(graph.has_failed());
+  machine().collectives_hang = false;
+  enqueue();  // connects again
+  EXPECT_EQ(message_at(1), "");
+  EXPECT_TRUE(graph.has_failed());
+}
+
+TEST_F(FakeNccl, AFailureDuringACaptureBreaksItsGraph) {
+  GraphCapture capture;
+  enqueue();
+  communicator.abort();
+  EXPECT_TRUE(capture.end().has_failed());
+}
+
+TEST_F(FakeNccl, AnEventThatCannotBeMadeIsAnErrorAndTheNextOperationRuns) {
+  machine().events = false;
+  EXPECT_THROW(enqueue(), Error);
+  EXPECT_EQ(message_at(0), "");
+  machine().events = true;
+  enqueue();
+  EXPECT_EQ(message_at(1), "");
+}
+
 // The time limit starts when all ranks have reached the operation.
 TEST_F(FakeNccl, WhatWaitsForWorkBeforeItIsNotLate) {
   constexpr std::chrono::milliseconds kLimit(50);
@@ -314,6 +359,44 @@ TEST(FakeCuda, TheSelfTestSaysWhatToTry) {
       EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
   }
 }
+
+// CUDA invalidates a capture if one of its streams is asked whether its work has ended. Another thread may ask about a
+// stream just when a capture begins: either it gets its answer before, or it does not ask.
+class FakeQuestions : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FakeQuestions, DoNotBreakACaptureThatBeginsMeanwhile) {
+  const FakeDevices devices({.cards = {0, 1}});
+  const Stream stream = Stream::default_stream("cuda:0");
+  stream.synchronize();
+  void* const memory = card(0).backend.allocate(0, 1000);
+  std::promise<void> asked, may_end;
+  std::atomic<bool> was_asked = false, has_begun = false;
+  machine().at_question = [&] {
+    if (was_asked.exchange(true)) return;
+    asked.set_value();
+    for (int ms = 0; ms < 100 && !has_begun; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  std::thread captures([&] {
+    asked.get_future().wait();
+    const GraphCapture capture;
+    has_begun = true;
+    may_end.get_future().wait();
+  });
+  const std::string question = GetParam();
+  try {
+    if (question == "is_lost") card(0).backend.is_lost(0);
+    if (question == "query_stream") stream.query();
+    if (question == "synchronize_stream") stream.synchronize();
+    if (question == "deallocate") card(0).backend.deallocate(0, memory, 1000);
+  } catch (const InvalidArgument&) {  // the capture has begun before the second question
+  }
+  machine().at_question = nullptr;
+  may_end.set_value();
+  captures.join();
+  if (question != "deallocate") card(0).backend.deallocate(0, memory, 1000);
+}
+INSTANTIATE_TEST_SUITE_P(All, FakeQuestions,
+                         ::testing::Values("is_lost", "query_stream", "synchronize_stream", "deallocate"));
 
 }  // namespace
 }  // namespace lockstep

@@ -21,6 +21,8 @@ class CudaCommunicator {
 
   /// One thread at a time. Throws CollectiveError if the call cannot be enqueued.
   virtual void enqueue(const CollectiveCall& call) = 0;
+  /// Backend::watch_launch().
+  virtual void watch_launch(StreamHandle, bool) {}
   /// Ends pending operations on all ranks, within some seconds. Any thread.
   virtual void abort() noexcept = 0;
   /// The number of failures so far. A failure destroys NCCL's ranks, so operations captured earlier cannot be replayed.

@@ -70,6 +70,7 @@ class CudaBackend final : public Backend {
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
+  void watch_launch(CommunicatorHandle communicator, StreamHandle origin, bool is_enqueued) override;
   std::uint64_t communicator_failures(CommunicatorHandle communicator) const noexcept override;
 
  private:
@@ -80,6 +81,7 @@ class CudaBackend final : public Backend {
   void collect_failures();
   void throw_pending_failure();
   void check_cards(Clock::time_point since);
+  bool has_work_ended(StreamHandle stream, const char* asking);
   template <class Query>
   void wait_until(Query&& ended, Clock::duration patience = {});
 
@@ -100,7 +102,8 @@ class CudaBackend final : public Backend {
 };
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
-  if (std::set(options.cards.begin(), options.cards.end()).size() > 1) set_nccl_environment(options.deterministic);
+  // A process with one card too: it may join others.
+  set_nccl_environment(options.deterministic, std::set(options.cards.begin(), options.cards.end()).size() > 1);
   for (std::size_t i = 0; i < options.cards.size(); ++i) {
     const int card = options.cards[i];
     cudaDeviceProp about;
@@ -119,6 +122,7 @@ CudaBackend::~CudaBackend() {
 
 // If a card has failed for good, each of its streams returns the error.
 bool CudaBackend::is_lost(int device) noexcept try {
+  const auto no_capture_begins = graphs_.hold_off();
   if (graphs_.is_active()) return false;  // a query would invalidate the capture
   use_some_card(at(device).card);
   at(device).check_card();
@@ -139,14 +143,14 @@ void* CudaBackend::allocate(int device, std::size_t bytes) {
 void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
   if (memory == nullptr) return;
   try {
-    std::vector<cudaStream_t> streams;
+    std::vector<const CudaStream*> streams;
     {
       const std::scoped_lock lock(at(device).mutex);
-      for (const auto& stream : at(device).streams)
-        if (!graphs_.is_active() || !is_capturing(*stream)) streams.push_back(stream->stream.get());
+      for (const auto& stream : at(device).streams) streams.push_back(stream.get());
     }
     use_card(at(device).card);
-    for (cudaStream_t stream : streams) wait_until([&] { return has_ended(stream, device); }, kPatience);
+    for (const CudaStream* stream : streams)  // captured work does not run, and has memory that is not freed here
+      wait_until([&] { return graphs_.ask(*stream).value_or(true); }, kPatience);
     const std::scoped_lock lock(issue_mutex_);
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the next synchronization reports it
@@ -186,11 +190,17 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
   return at(device).streams.emplace_back(std::move(stream)).get();
 }
 
-bool CudaBackend::query_stream(StreamHandle handle) {
-  graphs_.refuse("a query whether work has ended", handle);
+// Throws if the stream is being captured: `asking` cannot be.
+bool CudaBackend::has_work_ended(StreamHandle handle, const char* asking) {
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
-  const bool ended = has_ended(stream.stream.get(), stream.device);
+  const std::optional<bool> ended = graphs_.ask(stream);
+  if (!ended) refuse_in_capture(asking, handle);
+  return *ended;
+}
+
+bool CudaBackend::query_stream(StreamHandle handle) {
+  const bool ended = has_work_ended(handle, "a query whether work has ended");
   if (ended)
     collect_failures();
   else
@@ -200,10 +210,7 @@ bool CudaBackend::query_stream(StreamHandle handle) {
 }
 
 void CudaBackend::synchronize_stream(StreamHandle handle) {
-  graphs_.refuse("a wait of the host", handle);
-  const CudaStream& stream = stream_of(handle);
-  use_some_card(stream.card);
-  wait_until([&] { return has_ended(stream.stream.get(), stream.device); });
+  wait_until([&] { return has_work_ended(handle, "a wait of the host"); });
   throw_pending_failure();
 }
 
@@ -241,6 +248,8 @@ void CudaBackend::record(EventHandle event, StreamHandle handle) {
 void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
+  std::unique_lock<QuestionMutex> no_questions;
+  if (event_of(event).is_captured) no_questions = graphs_.hold_off();  // the stream begins to be captured
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event).event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
 
@@ -356,6 +365,10 @@ void CudaBackend::abort_communicator(CommunicatorHandle handle) noexcept {
   static_cast<CudaCommunicator*>(handle)->abort();
 }
 
+void CudaBackend::watch_launch(CommunicatorHandle handle, StreamHandle origin, bool is_enqueued) {
+  static_cast<CudaCommunicator*>(handle)->watch_launch(origin, is_enqueued);
+}
+
 std::uint64_t CudaBackend::communicator_failures(CommunicatorHandle handle) const noexcept {
   return static_cast<const CudaCommunicator*>(handle)->failures();
 }
@@ -417,6 +430,7 @@ void CudaBackend::throw_pending_failure() {
 // card has failed and its loss was not reported to the host before `since`. If a collective has failed too, throws that
 // failure, because its message says more.
 void CudaBackend::check_cards(Clock::time_point since) try {
+  const auto no_capture_begins = graphs_.hold_off();
   if (graphs_.is_active()) return;  // querying a stream that is being captured would invalidate the capture
   for (const auto& device : devices_)
     if (device->loss_reported_at.load() >= since) device->check_card();

@@ -16,6 +16,7 @@ using OwnedGraph = std::unique_ptr<CUgraph_st, Destroy<cudaGraphDestroy>>;
 
 // Relaxed mode: other threads may call CUDA freely; the backend itself refuses the calls that a capture forbids.
 void CudaGraphs::begin_capture(StreamHandle origin) {
+  const std::scoped_lock question_lock(question_mutex_);
   if (is_active_.exchange(true)) throw InvalidArgument("[capture] expected one capture at a time, got a second one");
   const CudaStream& stream = stream_of(origin);
   use_card(stream.card);
@@ -25,6 +26,12 @@ void CudaGraphs::begin_capture(StreamHandle origin) {
 }
 
 bool CudaGraphs::is_capturing(StreamHandle stream) { return is_active() && gpu::is_capturing(stream_of(stream)); }
+
+std::optional<bool> CudaGraphs::ask(const CudaStream& stream) {
+  const auto no_capture_begins = hold_off();
+  if (is_active() && gpu::is_capturing(stream)) return std::nullopt;
+  return has_ended(stream.stream.get(), stream.device);
+}
 
 GraphHandle CudaGraphs::end_capture(StreamHandle origin) {
   const CudaStream& stream = stream_of(origin);

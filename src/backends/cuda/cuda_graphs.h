@@ -2,12 +2,17 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
+#include <optional>
 
 #include "backends/cuda/call.h"
 #include "backends/cuda/cuda_stream.h"
+#include "core/ranked_mutex.h"
 #include "runtime/graphs.h"
 
 namespace lockstep::gpu {
+
+using QuestionMutex = RankedMutex<LockRank::cuda_questions>;
 
 class CudaGraphs final : public Graphs {
  public:
@@ -23,11 +28,16 @@ class CudaGraphs final : public Graphs {
 
   // For the backend: CUDA invalidates a capture if one of its streams or events is queried.
   bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
+  /// While it is held, no stream begins to be captured. Held while CUDA is asked about a stream.
+  std::unique_lock<QuestionMutex> hold_off() { return std::unique_lock(question_mutex_); }
+  /// True if the stream's work has ended; nothing if the stream is being captured. Throws as has_ended() does.
+  std::optional<bool> ask(const CudaStream& stream);
   using Graphs::refuse;
   static void refuse(std::string_view what, const CudaEvent& event);  ///< Throws if the event is_captured.
 
  private:
   IssueMutex& issue_mutex_;
+  QuestionMutex question_mutex_;
   std::atomic<bool> is_active_ = false;
 };
 

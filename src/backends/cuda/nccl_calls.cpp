@@ -70,7 +70,7 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
 
 }  // namespace
 
-void set_nccl_environment(bool deterministic) {
+void set_nccl_environment(bool deterministic, bool says) {
   std::string said;
   const auto set_unless_set = [&](const char* name, const char* value, const char* why) {
     if (std::getenv(name)) return;
@@ -81,7 +81,7 @@ void set_nccl_environment(bool deterministic) {
   if (deterministic && !std::getenv("NCCL_ALGO"))
     set_unless_set("NCCL_NVLS_ENABLE", "0", "so that runs repeat bit for bit, unless LOCKSTEP_DETERMINISTIC=0");
   set_unless_set("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "so that communicators launch in one order");
-  if (!said.empty()) std::cerr << text("[cuda] several cards: has set ", said, " in this process\n");
+  if (says && !said.empty()) std::cerr << text("[cuda] several cards: has set ", said, " in this process\n");
 }
 
 void check_nccl_version() {

@@ -22,7 +22,8 @@ constexpr int kOldestNccl = NCCL_VERSION(2, 27, 3);
 /// from the environment (ncclConfig_t of 2.28 has no field for them), unless the user has set them, and reports them
 /// once on standard error: NCCL_LAUNCH_ORDER_IMPLICIT=1, so that the communicators of a process launch in one order on
 /// every card, and, if `deterministic`, NCCL_NVLS_ENABLE=0. The library changes no other variable.
-void set_nccl_environment(bool deterministic);
+/// Only with `says`.
+void set_nccl_environment(bool deterministic, bool says);
 
 /// Throws BackendError of "ncclGetVersion" if the library is older than kOldestNccl, or if it cannot be loaded.
 void check_nccl_version();

@@ -8,6 +8,7 @@
 // With several processes a failure in one ends all of them, through their common transport, because NCCL does not
 // notice that a process is lost. All limits are then the transport's.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -130,7 +132,7 @@ class NcclCommunicator final : public CudaCommunicator {
       join_streams(call.parts);
       return fork_streams(call.parts);
     }
-    // A captured operation is not watched, because the thread that launches the graph waits for it.
+    // A captured operation is not watched, but the launches of its graph are.
     const bool is_captured = is_capturing(stream_of(call.parts.front().stream));
     if (!is_captured) watch(call);
     group([&](std::size_t rank) {
@@ -140,6 +142,21 @@ class NcclCommunicator final : public CudaCommunicator {
     wait_until_ready(kEnqueueLimit, "");
     for (std::size_t rank = 0; rank < members_.size() && !is_captured; ++rank)
       record_event(watched_.back().ended[rank], stream_of(call.parts[rank].stream));
+  }
+
+  void watch_launch(StreamHandle origin, bool is_enqueued) override {
+    const std::scoped_lock lock(mutex_);
+    const CudaStream& stream = stream_of(origin);
+    if (!is_enqueued) {
+      last_ = {"a captured step", 0};
+      forget_ended();
+      launching_.push_back(begin_watch(std::array{Member{stream.device, stream.card}}));
+      return record_event(launching_.back().begun[0], stream);
+    }
+    if (launching_.empty()) return;
+    record_event(launching_.back().ended[0], stream);
+    watched_.push_back(std::move(launching_.back()));
+    launching_.pop_back();
   }
 
   void abort() noexcept override {
@@ -181,6 +198,7 @@ class NcclCommunicator final : public CudaCommunicator {
 
   void connect() {
     watched_.clear();
+    launching_.clear();
     tokens_.clear();
     for (const Member& member : members_) {
       use_card(member.card);
@@ -322,47 +340,59 @@ class NcclCommunicator final : public CudaCommunicator {
 
   // An operation that may not have ended yet.
   struct Watched {
-    Operation operation;
-    std::vector<OwnedEvent> begun, ended;         // one event per rank
-    std::optional<Clock::time_point> since = {};  // when all ranks of this process had reached it
+    Operation operation = {};
+    std::vector<int> devices = {};
+    std::vector<OwnedEvent> begun = {}, ended = {};  // one event per device
+    std::optional<Clock::time_point> since = {};     // when all of the devices had reached it
   };
 
   void watch(const CollectiveCall& call) {
     forget_ended();
-    Watched& watched = watched_.emplace_back();
-    if (!unwatched_.empty()) {
-      watched = std::move(unwatched_.back());
-      unwatched_.pop_back();
-    }
-    watched.operation = last_;
-    watched.since.reset();
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      if (watched.ended.size() <= rank) {
-        use_card(members_[rank].card);
-        watched.begun.push_back(make_event(members_[rank].device));
-        watched.ended.push_back(make_event(members_[rank].device));
-      }
+    Watched watched = begin_watch(members_);
+    for (std::size_t rank = 0; rank < members_.size(); ++rank)
       record_event(watched.begun[rank], stream_of(call.parts[rank].stream));
+    watched_.push_back(std::move(watched));
+  }
+
+  Watched begin_watch(std::span<const Member> members) {
+    const auto fits = [&](const Watched& spare) {
+      return std::ranges::equal(spare.devices, members, {}, {}, &Member::device);
+    };
+    if (const auto spare = std::ranges::find_if(unwatched_, fits); spare != unwatched_.end()) {
+      Watched watched = std::move(*spare);
+      unwatched_.erase(spare);
+      watched.operation = last_;
+      watched.since.reset();
+      return watched;
     }
+    Watched watched = {.operation = last_};
+    for (const Member& member : members) {
+      use_card(member.card);
+      watched.devices.push_back(member.device);
+      watched.begun.push_back(make_event(member.device));
+      watched.ended.push_back(make_event(member.device));
+    }
+    return watched;
   }
 
   void forget_ended() {
-    for (; !watched_.empty() && have_passed(watched_.front().ended); watched_.pop_front())
+    for (; !watched_.empty() && have_passed(watched_.front(), &Watched::ended); watched_.pop_front())
       unwatched_.push_back(std::move(watched_.front()));
   }
 
   // Fails if a card has failed. NCCL does not notice that.
   void check_cards() {
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      const cudaError_t state = cudaEventQuery(watched_.back().ended[rank].get());
-      if (state != cudaErrorNotReady && state != cudaSuccess) fail(rank, cudaGetErrorString(state));
+    const std::vector<OwnedEvent>& ended = watched_.back().ended;
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+      const cudaError_t state = cudaEventQuery(ended[i].get());
+      if (state != cudaErrorNotReady && state != cudaSuccess) fail(i, cudaGetErrorString(state));
     }
   }
 
   // Checks the time of the first operation that has not ended; the later ones wait for it.
   void check_watched() {
     forget_ended();
-    if (watched_.empty() || !have_passed(watched_.front().begun)) return;
+    if (watched_.empty() || !have_passed(watched_.front(), &Watched::begun)) return;
     Watched& first = watched_.front();
     if (!first.since) first.since = Clock::now();
     const milliseconds longest = limit(options_.time_limit);
@@ -391,13 +421,13 @@ class NcclCommunicator final : public CudaCommunicator {
     return false;
   }
 
-  bool have_passed(const std::vector<OwnedEvent>& events) const {
-    for (std::size_t rank = 0; rank < events.size(); ++rank)
-      if (!has_ended(events[rank].get(), members_[rank].device)) return false;
+  static bool have_passed(const Watched& watched, std::vector<OwnedEvent> Watched::*events) {
+    for (std::size_t i = 0; i < watched.devices.size(); ++i)
+      if (!has_ended((watched.*events)[i].get(), watched.devices[i])) return false;
     return true;
   }
   bool is_pending() const {  // false after a failure
-    return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back().ended);
+    return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back(), &Watched::ended);
   }
 
   CollectiveError error(std::size_t rank, std::string_view reason) const {
@@ -456,6 +486,7 @@ class NcclCommunicator final : public CudaCommunicator {
   std::vector<ncclComm_t> comms_;    // empty after a failure
   std::vector<OwnedMemory> tokens_;  // one per rank, for barriers of several processes
   std::deque<Watched> watched_;      // in the order of enqueuing
+  std::vector<Watched> launching_;   // of graphs that are being launched
   std::vector<Watched> unwatched_;   // for reuse
   Operation last_;
   std::exception_ptr failure_;

@@ -110,6 +110,9 @@ class Communicator::State final : public CapturedUse, public std::enable_shared_
     if (!aborted_.exchange(true)) backend_.abort_communicator(handle_);
   }
   bool is_aborted() const noexcept { return aborted_; }
+  void watch_launch(StreamHandle origin, bool is_enqueued) const override {
+    backend_.watch_launch(handle_, origin, is_enqueued);
+  }
   std::uint64_t failures() const noexcept override {
     return backend_.communicator_failures(handle_) + (aborted_ ? 1 : 0);
   }

@@ -26,13 +26,15 @@ struct Machine {
   bool collectives_fail = false;                    ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;                    ///< They never end, and nothing reports an error.
   int max_ctas = 0;                                 ///< The option of the last communicator.
-  bool launch_one_rank = false;        ///< Launches one rank of a collective; the others follow when this is reset.
-  int nccl_version = 22809;            ///< The answer of ncclGetVersion.
-  bool epilogues = true;               ///< cuBLASLt has algorithms with a bias or an activation.
-  bool algorithms = true;              ///< cuBLASLt fills in the algorithms that it names.
-  bool cudnn = true;                   ///< cuDNN can be loaded.
-  int cudnn_create = 0;                ///< The result of cudnnCreate.
-  bool cudnn_engines = true;           ///< cuDNN has an engine that keeps the rules.
+  bool launch_one_rank = false;       ///< Launches one rank of a collective; the others follow when this is reset.
+  int nccl_version = 22809;           ///< The answer of ncclGetVersion.
+  bool epilogues = true;              ///< cuBLASLt has algorithms with a bias or an activation.
+  bool algorithms = true;             ///< cuBLASLt fills in the algorithms that it names.
+  bool cudnn = true;                  ///< cuDNN can be loaded.
+  int cudnn_create = 0;               ///< The result of cudnnCreate.
+  bool cudnn_engines = true;          ///< cuDNN has an engine that keeps the rules.
+  bool events = true;                 ///< Events can be made.
+  std::function<void()> at_question;  ///< Called, with no lock held, when a stream is asked whether its work has ended.
   std::map<int, std::string> trapped;  ///< By card, the exception of a kernel: the card then refuses memory and work.
 
   // Observations.
@@ -63,7 +65,9 @@ std::unique_lock<std::recursive_mutex> lock();
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);
 /// Captures work of several streams at once: after their earlier work, and before their later work. One of them must be
 /// capturing. `run` may be called many times.
-cudaError_t capture(std::span<const cudaStream_t> streams, std::function<void()> run);
+/// A launch waits until `ready`.
+cudaError_t capture(std::span<const cudaStream_t> streams, std::function<void()> run,
+                    std::function<bool()> ready = nullptr);
 bool is_capturing(cudaStream_t stream);
 /// Runs one piece of work that is ready, if there is one.
 void step();

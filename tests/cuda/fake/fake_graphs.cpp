@@ -36,10 +36,10 @@ bool is_joined(const CUgraph_st& graph, std::set<int> reached) {
 
 }  // namespace
 
-cudaError_t capture(std::span<const cudaStream_t> of, std::function<void()> run) {
+cudaError_t capture(std::span<const cudaStream_t> of, std::function<void()> run, std::function<bool()> ready) {
   const auto held = lock();
   const std::shared_ptr<CUgraph_st> graph = of.front()->capture;
-  CUgraph_st::Node node{of.front()->card, std::move(run), {}};
+  CUgraph_st::Node node{of.front()->card, std::move(run), std::move(ready), {}};
   const int number = int(graph->nodes.size());
   for (const cudaStream_t stream : of) {
     if (stream->capture != graph) {
@@ -118,7 +118,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
   use_card();
   const auto held = lock();
   if (stream->capture) complain("a graph that is launched while another one is captured");
-  return enqueue(stream, [ready] { do_all(ready->nodes); });
+  const auto may_run = [](const CUgraph_st::Node& node) { return !node.ready || node.ready(); };
+  return enqueue(
+      stream, [ready] { do_all(ready->nodes); },
+      [ready, may_run] { return std::ranges::all_of(ready->nodes, may_run); });
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
   may_wait_for_cards("cudaGraphExecDestroy");

@@ -118,17 +118,24 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, in
 ncclResult_t capture_group() {
   std::vector<cudaStream_t> streams;
   std::vector<std::shared_ptr<Operation>> operations;
+  std::vector<ncclComm_t> comms;
   for (const Call& call : grouped) {
     call.comm->busy = true;
+    comms.push_back(call.comm);
     if (std::ranges::find(streams, call.stream) == streams.end()) streams.push_back(call.stream);
     if (std::ranges::find(operations, call.operation) == operations.end()) operations.push_back(call.operation);
   }
   for (const auto& operation : operations)
     if (operation->told != operation->expected) fake::complain("a captured operation of ranks that are not all there");
   grouped.clear();
-  const cudaError_t result = fake::capture(streams, [operations] {
-    for (const auto& operation : operations) operation->run();
-  });
+  const auto are_aborted = [comms] { return std::ranges::any_of(comms, &ncclComm::aborted); };
+  const cudaError_t result = fake::capture(
+      streams,
+      [operations, are_aborted] {
+        if (are_aborted()) return;
+        for (const auto& operation : operations) operation->run();
+      },
+      [are_aborted] { return !fake::machine().collectives_hang || are_aborted(); });
   return result == cudaSuccess ? ncclInProgress : ncclUnhandledCudaError;
 }
 

@@ -65,6 +65,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   use_card();
+  if (const auto at_question = machine().at_question) at_question();
   const auto held = lock();
   if (stream->capture)
     return invalidate(*stream->capture, "a question to a stream that captures", cudaErrorStreamCaptureUnsupported);
@@ -99,6 +100,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   use_card();
   const auto held = lock();
+  if (!machine().events) return cudaErrorMemoryAllocation;
+  if (state(current_card()) != cudaSuccess) return state(current_card());
   return *event = new CUevent_st{.card = current_card()}, cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

@@ -14,6 +14,7 @@ struct CUgraph_st {
   struct Node {
     int card;
     std::function<void()> run;
+    std::function<bool()> ready;
     std::set<int> after;
   };
   std::vector<Node> nodes;
