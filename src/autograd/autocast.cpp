@@ -58,13 +58,15 @@ Tensor AutocastRegion::cast(const Tensor& x) {
   const std::uint64_t version = x.version();
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto at = kept_.find(key); at != kept_.end() && at->second.version == version) return at->second.result;
+    if (const auto at = kept_.find(key);
+        at != kept_.end() && at->second.version == version && at->second.memory == impl.storage->transient.get())
+      return at->second.result;
   }
   Tensor result = transient_form(x, dtype_);
   if (!result.defined()) result = copied(x, device, dtype_);
   if (records(x)) attach(std::make_shared<CastNode>(x), std::span(&result, 1));
   const std::scoped_lock lock(mutex_);
-  kept_.insert_or_assign(key, Kept{x, version, result});
+  kept_.insert_or_assign(key, Kept{x, version, impl.storage->transient.get(), result});
   return result;
 }
 

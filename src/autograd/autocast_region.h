@@ -9,6 +9,7 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "core/ranked_mutex.h"
+#include "tensor/transient_memory.h"
 
 namespace lockstep::autograd {
 
@@ -30,6 +31,7 @@ class AutocastRegion {
   struct Kept {
     Tensor source;  // keeps the leaf alive, so that no other tensor gets its address
     std::uint64_t version;
+    const TransientMemory* memory;  // of the leaf; null if it has memory of its own
     Tensor result;
   };
   using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream's id, true if gradients are recorded

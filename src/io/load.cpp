@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "io/byte_source.h"
+#include "io/path.h"
 #include "io/safetensors_file.h"
 #include "io/torch_file.h"
 
@@ -18,7 +19,7 @@ StateDict load_folder(const std::filesystem::path& folder, const ReadOptions& op
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".safetensors") files.push_back(at->path());
+    if (at->path().extension() == ".safetensors" && !at->is_directory(error)) files.push_back(at->path());
   if (error) throw IoError("read the folder", folder.string(), error.value());
   if (files.empty())
     throw InvalidArgument(
@@ -49,7 +50,11 @@ StateDict load(const std::filesystem::path& path, const ReadOptions& options) {
   if (options.deferred && !options.device.is_cpu())
     throw InvalidArgument(text("[load] expected the CPU with deferred, got ", options.device,
                                ": load to the CPU, and copy each tensor with to(device)"));
-  if (std::error_code error; std::filesystem::is_directory(path, error)) return load_folder(path, options);
+  check_path("load", path);
+  std::error_code error;
+  if (const bool is_link = options.links == Links::refuse && std::filesystem::is_symlink(path, error);
+      !is_link && std::filesystem::is_directory(path, error))
+    return load_folder(path, options);
   const auto source = std::make_shared<FileSource>(path, options.links);
   if (torch_file::is_torch_file(*source)) return torch_file::read(*source, options).tensors;
   return (options.deferred ? safetensors::read_deferred(source, options) : safetensors::read(*source, options)).tensors;

@@ -14,6 +14,8 @@ namespace lockstep {
 /// Declares that work on `stream` uses the tensor. Its memory is then not reused before that work has ended.
 inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
   Storage& storage = *tensor.storage;
+  if (detail::captures.load(std::memory_order_relaxed) != 0 && !storage.device->device.is_cpu()) [[unlikely]]
+    detail::expect_in_step(stream);
   use_in_capture(storage);
   if (storage.transient) [[unlikely]]
     return storage.transient->use_on(stream);

@@ -74,6 +74,7 @@ Tensor GradScaler::scale(const Tensor& loss) const { return options_.enabled ? l
 void GradScaler::unscale_(Optimizer& optimizer) {
   if (!options_.enabled) return;
   Progress& progress = progress_[&optimizer];
+  check_not_failed(progress);
   if (progress.unscaled || progress.stepped)
     throw InvalidArgument(text("[GradScaler] expected update() before the next unscale_() of this optimizer, got ",
                                progress.stepped ? "unscale_() after step()" : "unscale_() twice"));
@@ -89,8 +90,18 @@ void GradScaler::unscale_(Optimizer& optimizer) {
     add_notes_of_others(parameters, progress.notes);
     progress.unscaled = true;
   } catch (...) {
+    progress.failed = true;
     lockstep::detail::rethrow_drained(devices);
   }
+}
+
+// The gradients may be unscaled, or some of them.
+void GradScaler::check_not_failed(const Progress& progress) {
+  if (progress.failed)
+    throw InvalidArgument(
+        "[GradScaler] expected update() or load_state_dict() after a step() or unscale_() that failed, got another "
+        "one: "
+        "call update(), and backward() with new gradients");
 }
 
 bool GradScaler::found(Progress& progress) {
@@ -101,12 +112,15 @@ bool GradScaler::found(Progress& progress) {
 
 bool GradScaler::step(Optimizer& optimizer) {
   if (!options_.enabled) return optimizer.step(), true;
+  check_not_failed(progress_[&optimizer]);
   if (progress_[&optimizer].stepped)
     throw InvalidArgument("[GradScaler] expected update() before the next step() of this optimizer, got step() twice");
   if (!progress_[&optimizer].unscaled) unscale_(optimizer);
   Progress& progress = progress_[&optimizer];
+  progress.failed = true;
   const bool skipped = found(progress);
   if (!skipped) optimizer.step();
+  progress.failed = false;
   progress.stepped = true;
   return !skipped;
 }
@@ -116,8 +130,8 @@ void GradScaler::update() {
   if (progress_.empty())
     throw InvalidArgument("[GradScaler] expected step() or unscale_() before update(), got update() without them");
   bool skipped = false;
-  for (auto& [optimizer, progress] : progress_) skipped |= found(progress);
-  progress_.clear();
+  std::map progress = std::exchange(progress_, {});
+  for (auto& [optimizer, own] : progress) skipped |= found(own);
   if (skipped) {
     scale_ *= options_.backoff_factor;
     growth_tracker_ = 0;
@@ -153,6 +167,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
   scale_ = std::exchange(options.init_scale, options_.init_scale);
   options_ = options;
   growth_tracker_ = std::int64_t(tracker);
+  progress_.clear();
 }
 
 }  // namespace lockstep::optim

@@ -251,6 +251,10 @@ std::vector<std::vector<Tensor>> GradientBuckets::Impl::untracked_parameters(
   std::vector<std::vector<Tensor>> others;
   for (nn::ModuleBase* const module : modules) {
     const std::vector<Tensor> found = trainable_tensors(*module);
+    if (!others.empty() && found.size() != others.size())
+      throw InvalidArgument(
+          "[DataParallel] expected a tensor in one member of the module, got one in two members, of which each replica "
+          "would have two: let forward use one member twice");
     others.resize(found.size());
     for (std::size_t e = 0; e < found.size(); ++e) others[e].push_back(found[e]);
   }
@@ -268,11 +272,6 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   for (const std::vector<Tensor>& replicas : others)
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
-  if (shard != Shard::parameters) {  // a former model may have sharded these parameters: gives them own memory
-    const NoGrad guard;
-    for (const std::vector<Tensor>& replicas : others)
-      for (const Tensor& replica : replicas) make_permanent(replica);
-  }
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError(

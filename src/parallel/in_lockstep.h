@@ -20,7 +20,7 @@ inline void begin_in_lockstep(const Tensor& original, const Tensor& copy) noexce
 /// Copies the original's values to the copy, or, if the original is sharded, sends them to the shares of all devices.
 /// Backward must notice that the copy changed, so the copy's version count has to grow.
 inline void bring_in_lockstep(const Tensor& original, const Tensor& copy) {
-  if (const auto& memory = original.impl()->storage->transient)
+  if (const auto& memory = original.impl()->storage->transient; memory && copy.impl()->storage->transient)
     memory->publish();
   else
     copy_values(copy, original);

@@ -256,7 +256,7 @@ void ParameterUnits::let_doubtful_go() {
   if (is_change_lost)
     throw InvalidArgument(
         "[DataParallel] expected no failure between a change of a sharded parameter by hand and the next pass or step, "
-        "got one: the change may be lost. Change the parameters again, or load a state dict");
+        "got one: the change may be lost. This is said once: change the parameters again, or load a state dict");
 }
 
 std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {

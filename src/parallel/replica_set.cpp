@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/runtime/drain.h>
 
@@ -17,6 +18,7 @@
 #include "parallel/replica_group_impl.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
+#include "tensor/transient_memory.h"
 
 namespace lockstep::detail {
 namespace {
@@ -205,6 +207,12 @@ void ReplicaSet::make_replicas() {
   sync_ = ReplicaSync();  // reset first: if the lines below throw, the next forward makes all again
   buckets_ = GradientBuckets();
   replicas_.clear();
+  {  // these units, or those of a former model, may hold states that are not divided now
+    const NoGrad guard;
+    nn::for_each_state(*module_, [&](const nn::Path&, const nn::State& state) {
+      if (state.defined() && !(options_.shard == Shard::parameters && state.requires_grad())) make_permanent(state);
+    });
+  }
   const nn::CopyAs as = options_.shard == Shard::parameters ? nn::CopyAs::without_memory : nn::CopyAs::own;
   for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i], as));
   const std::vector<nn::ModuleBase*> all = modules(devices_.size());

@@ -1,5 +1,6 @@
 #include "tensor/copy.h"
 
+#include "core/context.h"
 #include "core/text.h"
 #include "kernels/map/map.h"
 #include "kernels/transpose/transpose.h"
@@ -92,7 +93,6 @@ void copy_values(const Tensor& to, const Tensor& from) {
     throw ShapeError(text("[copy] expected a source that broadcasts to ", target.sizes, ", got ", source.sizes));
   if (target.numel == 0) return;
   if (const Tensor made = without_deferring(from); !made.is_same(from)) return copy_values(to, made);
-  will_write_all(to);
   const OperationEnd end;
   wait_for_copies_from(target);
   const bool same_device = target.storage->device == source.storage->device;
@@ -112,6 +112,8 @@ void copy_values(const Tensor& to, const Tensor& from) {
 }
 
 Tensor copied(const Tensor& from, DeviceState& device, DType dtype) {
+  if (context().defers_init && device.device.is_cpu() && from.dtype() == dtype)
+    if (Tensor copy = copy_deferred(from); copy.defined()) return copy;
   Tensor result = make_tensor(device, from.sizes(), dtype);
   copy_values(result, from);
   return result;

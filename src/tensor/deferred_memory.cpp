@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "core/context.h"
@@ -30,33 +31,40 @@ class DeferredMemory final : public TransientMemory {
   Tensor own_part(const TensorImpl&) const override { return {}; }
   bool stays() const noexcept override { return true; }
 
-  // False if the tensor has memory by now.
-  bool set(DeferredValues values) {
+  // False if the tensor has memory by now. `whole`: the values before do not matter.
+  bool set(const Tensor& tensor, bool whole, DeferredValues values) {
     const std::scoped_lock lock(mutex_);
     if (memory_.defined()) return false;
-    values_ = std::move(values);
+    if (whole) {
+      values_ = std::move(values);
+      return true;
+    }
+    const TensorImpl& view = *tensor.impl();
+    values_ = [before = std::move(values_), values = std::move(values), sizes = view.sizes, strides = view.strides,
+               offset = view.offset](const Tensor& flat) {
+      if (before) before(flat);
+      values(make_view(flat, sizes, strides, offset));
+    };
     return true;
+  }
+  // Nothing if the tensor has memory by now.
+  std::optional<DeferredValues> function() const {
+    const std::scoped_lock lock(mutex_);
+    return memory_.defined() ? std::nullopt : std::optional(values_);
   }
   // Undefined if the tensor has memory by now. Without the lock, because a thread that computes may take other tasks.
   Tensor values() const {
-    DeferredValues values;
-    {
-      const std::scoped_lock lock(mutex_);
-      if (memory_.defined()) return {};
-      values = values_;
-    }
+    const std::optional<DeferredValues> values = function();
+    if (!values) return {};
     Context fresh;  // not that of a step or of a pass that happens to use the tensor first
     const ContextScope scope(fresh);
-    const Tensor flat = make_flat();
-    if (values) values(flat);
+    const WithoutEnqueuing work_lets_nothing_go;  // which the operation that uses this tensor has brought
+    const Tensor flat = make_tensor(device_state(Device()), {elements_}, dtype_);
+    if (*values) (*values)(flat);
     return flat;
-  }
-  void make_memory_to_write() {
-    if (!address_.load(std::memory_order_acquire)) keep(make_flat());
   }
 
  private:
-  Tensor make_flat() const { return make_tensor(device_state(Device()), {elements_}, dtype_); }
   // If several threads come here, the tensor gets the memory of the first one.
   std::byte* keep(const Tensor& made) {
     const std::scoped_lock lock(mutex_);
@@ -77,9 +85,11 @@ class DeferredMemory final : public TransientMemory {
 };
 
 DeferredMemory* deferred_memory_of(const Tensor& tensor) {
-  const TensorImpl& impl = *tensor.impl();
-  if (!impl.contiguous || std::size_t(impl.numel) * size_of(impl.dtype) != impl.storage->bytes) return nullptr;
-  return dynamic_cast<DeferredMemory*>(impl.storage->transient.get());
+  return dynamic_cast<DeferredMemory*>(tensor.impl()->storage->transient.get());
+}
+
+bool covers_storage(const TensorImpl& tensor) {
+  return tensor.contiguous && std::size_t(tensor.numel) * size_of(tensor.dtype) == tensor.storage->bytes;
 }
 
 }  // namespace
@@ -92,17 +102,19 @@ Tensor make_deferred(const Shape& sizes, DType dtype, DeferredValues values) {
 
 bool detail::set_deferred(const Tensor& tensor, DeferredValues values) {
   DeferredMemory* const memory = deferred_memory_of(tensor);
-  return memory && memory->set(std::move(values));
+  return memory && memory->set(tensor, covers_storage(*tensor.impl()), std::move(values));
 }
 
 Tensor detail::deferred_values(const Tensor& tensor) {
-  const DeferredMemory* const memory = deferred_memory_of(tensor);
+  const DeferredMemory* const memory = covers_storage(*tensor.impl()) ? deferred_memory_of(tensor) : nullptr;
   const Tensor flat = memory ? memory->values() : Tensor();
   return flat.defined() ? make_view(flat, tensor.sizes(), tensor.impl()->strides, 0) : tensor;
 }
 
-void detail::make_memory_to_write(const Tensor& tensor) {
-  if (DeferredMemory* const memory = deferred_memory_of(tensor)) memory->make_memory_to_write();
+Tensor copy_deferred(const Tensor& tensor) {
+  const DeferredMemory* const memory = covers_storage(*tensor.impl()) ? deferred_memory_of(tensor) : nullptr;
+  std::optional<DeferredValues> values = memory ? memory->function() : std::nullopt;
+  return values ? make_deferred(tensor.sizes(), tensor.dtype(), std::move(*values)) : Tensor();
 }
 
 DeferredInit::DeferredInit() noexcept : outer_(std::exchange(context().defers_init, true)) {}

@@ -12,6 +12,8 @@
 #include "core/context.h"
 #include "core/text.h"
 #include "kernels/launch.h"
+#include "runtime/graphs.h"
+#include "runtime/registry.h"
 #include "tensor/philox.h"
 
 namespace lockstep {
@@ -40,6 +42,16 @@ std::atomic<int> detail::captures = 0;
 void detail::use_in_capture(Storage& storage) noexcept {
   if (ReplayValues* const values = context().replay_values; values && !storage.device->device.is_cpu())
     values->use(storage);
+}
+
+void detail::expect_in_step(const StreamHandle& stream) {
+  if (context().replay_values) return;
+  Graphs* const graphs = accelerators()->backend().graphs();
+  if (graphs && graphs->is_capturing(stream))
+    throw InvalidArgument(text("[capture] expected no work of another thread on stream ", stream.id, " of ",
+                               Device::cuda(stream.device),
+                               ", whose work is being captured as a training step: let the threads take turns, or let "
+                               "the other thread use a stream of its own"));
 }
 
 const void* ReplayValue::data() const noexcept { return memory.impl()->data(); }

@@ -114,6 +114,8 @@ inline void wait_for_copies_from(const TensorImpl& tensor) {
 namespace detail {
 extern std::atomic<int> captures;  // number of steps that are being captured
 void use_in_capture(Storage& storage) noexcept;
+/// Throws InvalidArgument if a step captures the stream, and this thread's work does not belong to that step.
+void expect_in_step(const StreamHandle& stream);
 }  // namespace detail
 
 /// Called when work that uses the storage is enqueued. If a step captures this work, the step keeps the storage alive.

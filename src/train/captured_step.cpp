@@ -135,7 +135,15 @@ Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor
   Context own = context();
   own.host_state = &parts;
   const ContextScope scope(own);
-  const Tensor output = eagerly(step, inputs);
+  Tensor output;
+  try {
+    output = eagerly(step, inputs);
+  } catch (...) {  // the parts that it did not reach are unknown
+    parts = HostState();
+    before.clear();
+    steps = 0;
+    throw;
+  }
   parts.after_step();
   if (captured) captured->parts.after_step();
   ++steps;
@@ -148,9 +156,9 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
   Captured made;
   for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());
   made.parts = std::move(parts);
+  forget();
   made.parts.begin();
   made.values = std::make_unique<ReplayValues>(autograd::next_node());
-  forget();
   std::exception_ptr failure;
   {
     Context own = context();

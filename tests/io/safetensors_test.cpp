@@ -295,5 +295,18 @@ TEST(LoadFolder, ReadsAllFiles) {
   EXPECT_THROW(load(folder.path()), FormatError);
 }
 
+TEST(LoadFolder, RefusesLinksAndPathsWithAZeroByte) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "real");
+  StateDict state;
+  state.add("a", ones({2}));
+  save(state, folder.path() / "real" / "a.safetensors");
+  std::filesystem::create_directory(folder.path() / "real" / "b.safetensors");  // a folder, which is not read
+  std::filesystem::create_directory_symlink(folder.path() / "real", folder.path() / "link");
+  EXPECT_EQ(load(folder.path() / "link").size(), 1u);
+  EXPECT_THROW(load(folder.path() / "link", {.links = Links::refuse}), InvalidArgument);
+  EXPECT_THROW(load((folder.path() / "real").string() + std::string("\0x", 2)), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep

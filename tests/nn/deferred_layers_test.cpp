@@ -35,6 +35,7 @@ TEST(DeferredLayers, TakeNoMemoryAndHaveTheSameValues) {
       make<Conv2d>(kWidth, kWidth, 3),
       make<ConvTranspose2d>(kWidth, kWidth, 3),
       make<Embedding>(kWidth, kWidth),
+      make<Embedding>(kWidth, kWidth, EmbeddingOptions{.padding_idx = 3}),
       make<EmbeddingBag>(kWidth, kWidth),
       make<LayerNorm>(Shape{kWidth, kWidth}),
       make<BatchNorm2d>(kWidth * kWidth),
@@ -42,6 +43,7 @@ TEST(DeferredLayers, TakeNoMemoryAndHaveTheSameValues) {
       make<GRU>(kWidth, kWidth),
       make<MultiheadAttention>(kWidth, std::int64_t(4)),
       make<TransformerEncoderLayer>(kWidth, std::int64_t(4)),
+      make<Transformer>(kWidth, std::int64_t(4)),
       [] {
         Linear linear(kWidth, kWidth);
         init::kaiming_normal_(linear.weight);

@@ -9,6 +9,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include "support/test_devices.h"
@@ -164,6 +165,35 @@ TEST(MasterWeights, FollowAParameterThatIsChangedByHand) {
   }
   optimizer.step();
   EXPECT_EQ(values(p), std::vector<double>(3, 7.5));
+}
+
+// After a step that failed, the gradients may be unscaled already: the next step must not take new ones for them.
+TEST(GradScaler, TakesNewGradientsAfterAFailedStepOnlyOnceItIsTold) {
+  SimulatedDevices devices({.count = 1});
+  for (const bool loads : {false, true}) {
+    Tensor p = parameter(1, kFloat32, Device::cuda(0));
+    Adam optimizer({p}, {.lr = 0.1});
+    GradScaler scaler({.init_scale = 1024});
+    const StateDict saved = scaler.state_dict();
+    const auto backward = [&] {
+      optimizer.zero_grad();
+      scaler.scale(sum(p)).backward();
+    };
+    backward();
+    devices.fault().fail_allocation({.device = 0, .nth = 2});
+    EXPECT_THROW(scaler.step(optimizer), OutOfMemory);
+    devices.fault().clear();
+    EXPECT_THROW(scaler.step(optimizer), InvalidArgument);
+    EXPECT_THROW(scaler.unscale_(optimizer), InvalidArgument);
+    if (loads)
+      scaler.load_state_dict(saved);
+    else
+      scaler.update();
+    backward();
+    scaler.step(optimizer);
+    EXPECT_EQ(values(p.grad()), std::vector<double>(3, 1));
+    scaler.update();
+  }
 }
 
 }  // namespace

@@ -71,5 +71,22 @@ TEST(DeferredModel, IsMadeUnitByUnit) {
   EXPECT_GT(memory_stats(Device()).peak_in_use - before, 20 * kLayerBytes - kLayerBytes);  // it would have been seen
 }
 
+TEST(DeferredModel, GivesValuesToASharedParameterInParts) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model(nn::Linear(8, 8), {.shard = Shard::parameters});
+  manual_seed(2);
+  const Tensor expected = randn({16, 8});
+  manual_seed(2);
+  const Tensor deferred = [] {
+    const DeferredInit guard;
+    return randn({16, 8});
+  }();
+  {
+    const NoGrad guard;
+    model.module().weight.copy_(deferred.slice(0, 4, 12));
+  }
+  EXPECT_EQ(sharded::values(model.module().weight.to(Device())), sharded::values(expected.slice(0, 4, 12)));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -4,6 +4,10 @@
 #include <tuple>
 
 #include <lockstep/autograd/autocast.h>
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/reduce.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/memory_plan.h>
@@ -389,6 +393,76 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(2, 3, 5),
                        ::testing::Values(Shard::optimizer_state, Shard::gradients, Shard::parameters)),
     [](const auto& way) { return text(std::get<0>(way.param), "Devices_", std::get<1>(way.param)); });
+
+// A frozen parameter of a model that was sharded, in a model of any level: it lies whole on all devices, and changes of
+// it reach all.
+struct TwoLayers : nn::Module<TwoLayers> {
+  nn::Linear body{8, 16}, head{16, 4};
+  auto members() { return nn::members("body", body, "head", head); }
+  Tensor forward(const Tensor& x) { return head(relu(body(x))); }
+};
+
+void expect_equal_rows(DataParallel<TwoLayers>& model) {
+  const NoGrad guard;
+  const Tensor one = randn({1, 8});
+  const std::vector<float> y = model(cat({one, one})).to(Device()).to_vector<float>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(y[i], y[4 + i]);
+}
+
+TEST(ShardedParameters, ThatWereFrozenReachTheDevicesOfTheNextModel) {
+  const SimulatedDevices devices({.count = 2});
+  for (const Shard first : {Shard::none, Shard::gradients, Shard::parameters})
+    for (const Shard second : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+      DataParallel<TwoLayers> former(TwoLayers(), {.shard = first});
+      former.module().body.requires_grad_(false);
+      DataParallel<TwoLayers> model(std::move(former.module()), {.shard = second});
+      expect_equal_rows(model);
+      {
+        const NoGrad guard;
+        model.module().body.weight.mul_(2);
+      }
+      expect_equal_rows(model);
+      if (second == Shard::none) {
+        EXPECT_NO_THROW(model.module().body.weight.data<float>());
+      }
+    }
+}
+
+TEST(ShardedParameters, ThatWereFrozenReachReplicasThatAreMadeAnew) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel<TwoLayers> model(TwoLayers(), {.shard = Shard::parameters});
+  expect_equal_rows(model);
+  model.module().body.requires_grad_(false);
+  model.module().head.weight.reset(randn({4, 16}, {.device = model.device()}));
+  expect_equal_rows(model);
+  {
+    const NoGrad guard;
+    model.module().body.weight.mul_(2);
+  }
+  expect_equal_rows(model);
+}
+
+TEST(ShardedParameters, GoToALowerLevelWithinOneAutocastRegion) {
+  const SimulatedDevices devices({.count = 2});
+  const Autocast region(kBFloat16);
+  for (const Shard second : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+    DataParallel<TwoLayers> former(TwoLayers(), {.shard = Shard::parameters});
+    sum(former(ones({6, 8}))).backward();
+    DataParallel<TwoLayers> model(std::move(former.module()), {.shard = second});
+    EXPECT_NO_THROW(sum(model(ones({6, 8}))).backward());
+  }
+}
+
+TEST(DataParallelMembers, MayNotBeOneTensor) {
+  struct Tied : nn::Module<Tied> {
+    nn::Linear a{4, 4}, b{4, 4};
+    Tied() { static_cast<Tensor&>(b.weight) = a.weight; }
+    auto members() { return nn::members("a", a, "b", b); }
+    Tensor forward(const Tensor& x) { return b(a(x)); }
+  };
+  const SimulatedDevices devices({.count = 2});
+  EXPECT_THROW(DataParallel<Tied>{Tied()}, InvalidArgument);
+}
 
 }  // namespace
 }  // namespace lockstep::sharded

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/core/error.h>
+#include <lockstep/ops/reduce.h>
 #include <lockstep/runtime/memory.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -173,6 +175,44 @@ TEST(DeferredInit, IsUsedByTwoThreadsAtOnce) {
     EXPECT_EQ(addresses[0], addresses[1]);
     EXPECT_EQ(addresses[0], addresses[2]);
   }
+}
+
+TEST(DeferredInit, FillsViewsWithoutMemory) {
+  const Make make = [] {
+    const Tensor x = rand({kRows, kColumns});
+    Tensor row = x.select(0, 7), column = x.select(1, 3), block = x.slice(0, 20, 40);
+    row.zero_();
+    column.fill_(2);
+    normal_(block, 0, 1);
+    return x;
+  };
+  const std::size_t before = in_use();
+  const Tensor x = made(make, true);
+  EXPECT_LT(in_use(), before + kBytes / 10);
+  EXPECT_EQ(x.to_vector<float>(), made(make, false).to_vector<float>());
+}
+
+TEST(DeferredInit, CopiesUnderTheGuardAreDeferredToo) {
+  const std::size_t before = in_use();
+  const DeferredInit guard;
+  manual_seed(4);
+  const Tensor x = rand({kRows, kColumns}), copy = x.clone();
+  EXPECT_LT(in_use(), before + kBytes / 10);
+  Tensor changed = x.clone();
+  changed.fill_(2);
+  EXPECT_EQ(copy.to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(changed.sum().item<float>(), 2 * kRows * kColumns);
+}
+
+TEST(DeferredInit, KeepsItsValuesIfACopyToItFails) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor on_gpu = randn({5, 4}, {.device = Device::cuda(0)});
+  { const Tensor other = full({4, 5}, 7.); }  // what the allocator may hand out again
+  Tensor x = made([] { return ones({4, 5}); }, true);
+  devices.fault().fail_allocation({.nth = 1, .count = 100});
+  EXPECT_THROW(x.copy_(on_gpu.transpose(0, 1)), Error);
+  devices.fault().clear();
+  EXPECT_EQ(x.sum().item<float>(), 20);
 }
 
 }  // namespace

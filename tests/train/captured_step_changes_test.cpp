@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/autograd/autocast.h>
@@ -515,6 +516,62 @@ TEST(CapturedStepMemory, IsTheCachesOnceMore) {
   };
   for (int i = 0; i < 4; ++i)
     for (const std::int64_t rows : {3, 2, 1}) work(rows);
+}
+
+// A step of a sharded model that throws tells nothing of what a whole step uses: whole steps come before a capture.
+TEST(CapturedStepErrors, LeaveTheStepsAfterThemAlone) {
+  for (const Shard shard : {Shard::none, Shard::gradients, Shard::parameters})
+    for (const bool in_allocation : {false, true}) {
+      SimulatedDevices devices({.count = 2});
+      DataParallel model(nn::Linear(8, 4), {.shard = shard});
+      optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+      CapturedStep step([&](const Tensor& x) {
+        if (x.size(0) == 3) throw std::runtime_error("a bad batch");
+        optimizer.zero_grad();
+        const Tensor loss = mean(model(x));
+        loss.backward();
+        optimizer.step();
+        return loss.detach();
+      });
+      int errors = 0;
+      for (int i = 0; i < 8; ++i) {
+        const bool fails = i == 2;
+        const Tensor x = ones({fails && !in_allocation ? 3 : 6, 8}, {.device = Device::cuda(0)});
+        if (fails && in_allocation) devices.fault().fail_allocation({.device = 1, .nth = 1});
+        try {
+          step(x);
+        } catch (const std::exception& error) {
+          EXPECT_EQ(i, 2) << error.what();
+          ++errors;
+          if (in_allocation) sum(model.module().weight).item<float>();
+        }
+      }
+      EXPECT_EQ(errors, 1);
+      EXPECT_TRUE(step.is_captured());
+    }
+}
+
+TEST(CapturedStepErrors, NameWorkOfAnotherThread) {
+  const SimulatedDevices devices({.count = 2});
+  Tensor counter = zeros({1}, {.device = Device::cuda(1)}), weight = ones({4}, {.device = Device::cuda(0)});
+  int calls = 0;
+  std::string said;
+  CapturedStep step([&](const Tensor& x) {
+    if (++calls == 3)
+      std::thread([&] {
+        try {
+          counter.add_(1);
+        } catch (const InvalidArgument& error) {
+          said = error.what();
+        }
+      }).join();
+    weight.mul_(0.5);
+    return sum(weight * x);
+  });
+  for (int i = 0; i < 8; ++i) step(ones({4}, {.device = Device::cuda(0)}));
+  EXPECT_TRUE(step.is_captured());
+  EXPECT_EQ(counter.item<float>(), 0);
+  EXPECT_NE(said.find("another thread"), std::string::npos) << said;
 }
 
 }  // namespace

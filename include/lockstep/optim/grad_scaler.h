@@ -67,11 +67,12 @@ class LOCKSTEP_API GradScaler {
 
  private:
   struct Progress {
-    bool unscaled = false, stepped = false, found = false;
+    bool unscaled = false, stepped = false, found = false, failed = false;
     std::vector<Tensor> notes;  // float64: counts of elements that are not finite
   };
 
-  bool found(Progress& progress);
+  static bool found(Progress& progress);
+  static void check_not_failed(const Progress& progress);
 
   GradScalerOptions options_;
   double scale_;
