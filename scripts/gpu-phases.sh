@@ -124,6 +124,10 @@ plan_measure() {
       plan alone 150 "$case: PyTorch eager, compiled, as a CUDA graph" against_pytorch own 1 "$case"
     fi
   done
+  # If the build was on another machine.
+  if [ -z "$why" ] && [ ! -x "$tree/peer/libtorch" ]; then
+    plan alone 200 "PyTorch's workloads" benchmarks/peer/build "$tree/peer" own
+  fi
   for case in elementwise matmul small lstm resnet gpt gpt_bfloat16 seed lenet d2l; do
     if [ -n "$why" ]; then
       plan_not_run "$case: PyTorch's C++ front end" "$why"
