@@ -6,6 +6,7 @@
 
 #include <lockstep/kernels/cuda/combine.h>
 #include <lockstep/kernels/cuda/pack.h>
+#include <lockstep/kernels/cuda/read_ahead.h>
 #include <lockstep/kernels/cuda/walk.h>
 #include <lockstep/kernels/visit.h>
 
@@ -15,8 +16,6 @@ struct ReduceKernel;
 }
 
 namespace lockstep::gpu {
-
-inline constexpr int kAtOnce = 4;  ///< Elements that a thread loads before it uses the first.
 
 /// How a reduction of `length` elements to each of `outputs` outputs is split into pieces.
 struct ReductionSplit {
@@ -80,25 +79,30 @@ __global__ void reduce_rows(const R reducer, const ReductionSplit split, const R
     const std::int64_t end = std::min(split.length, (piece + 1) * split.piece_length);
     auto value = reducer.identity();
     const In* const in = from.in + at[1];
-    std::int64_t i = piece * split.piece_length + thread;
-    for (; i + (kAtOnce - 1) * kSize < end; i += kAtOnce * kSize) {
-      In elements[kAtOnce];
-      for (int n = 0; n < kAtOnce; ++n) elements[n] = in[from.reduced(i + n * kSize)[0]];
-      for (const In& element : elements) value = reducer.combine(value, reducer.load(ComputeType<In>(element)));
-    }
-    for (; i < end; i += kSize) value = reducer.combine(value, reducer.load(ComputeType<In>(in[from.reduced(i)[0]])));
+    read_ahead(
+        piece * split.piece_length + thread, end, kSize, [&](std::int64_t i) { return in[from.reduced(i)[0]]; },
+        [&](In element) { value = reducer.combine(value, reducer.load(ComputeType<In>(element))); });
     value = combine_team<kTeam>(reducer, value);
     if (thread == 0) target.store(reducer, split, output, at[0], piece, value);
   }
 }
 
-/// Like reduce_rows, but for dense rows that begin at whole packs: a thread loads two packs at a time. Each position of
-/// a pack has its own chain of combinations.
+/// The blocks of reduce_dense_rows that a multiprocessor must hold at once: 4 limits a thread to 64 registers, 3 to 80,
+/// 0 sets no limit. With a limit nvcc uses these registers to load early; chains of many elements would not fit.
+template <int kPack, class A>
+inline constexpr int kResidentBlocks = [] {
+  constexpr int kRegisters = kPack * std::max(1, int(sizeof(A) / 4));  // of the chains
+  if (kRegisters <= 4 || (kRegisters <= 8 && std::is_same_v<A, float>)) return 4;
+  return kRegisters <= 8 ? 3 : 0;
+}();
+
+/// Like reduce_rows, but for dense rows that begin at whole packs. Each position of a pack has its own chain of
+/// combinations.
 template <Team kTeam, int kPack, class R, class Out, class In>
-__global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, const In* in, const Walk<2> kept,
-                                  const ReductionOutput<R, Out> target) {
+__global__ void __launch_bounds__(kThreads, kResidentBlocks<kPack, typename R::Accumulator>)
+    reduce_dense_rows(const R reducer, const ReductionSplit split, const In* in, const Walk<2> kept,
+                      const ReductionOutput<R, Out> target) {
   using A = typename R::Accumulator;
-  using Elements = Pack<In, kPack>;
   constexpr int kSize = int(kTeam);
   const int thread = int(threadIdx.x) % kSize;
   const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
@@ -109,17 +113,13 @@ __global__ void reduce_dense_rows(const R reducer, const ReductionSplit split, c
     const std::int64_t end = std::min(split.length, (piece + 1) * split.piece_length), whole = end / kPack;
     A chains[kPack];
     for (A& chain : chains) chain = reducer.identity();
-    const auto take = [&](const Elements& elements) {
-      for (int k = 0; k < kPack; ++k)
-        chains[k] = reducer.combine(chains[k], reducer.load(ComputeType<In>(elements.values[k])));
-    };
-    std::int64_t p = piece * split.piece_length / kPack + thread;
-    for (; p + kSize < whole; p += 2 * kSize) {
-      const Elements first = load_pack<kPack>(row + p * kPack), second = load_pack<kPack>(row + (p + kSize) * kPack);
-      take(first);
-      take(second);
-    }
-    if (p < whole) take(load_pack<kPack>(row + p * kPack));
+    read_ahead(
+        piece * split.piece_length / kPack + thread, whole, kSize,
+        [&](std::int64_t p) { return load_pack<kPack>(row + p * kPack); },
+        [&](const Pack<In, kPack>& elements) {
+          for (int k = 0; k < kPack; ++k)
+            chains[k] = reducer.combine(chains[k], reducer.load(ComputeType<In>(elements.values[k])));
+        });
     if (whole * kPack + thread < end)  // the elements behind the last whole pack
       chains[0] = reducer.combine(chains[0], reducer.load(ComputeType<In>(row[whole * kPack + thread])));
     for (int half = kPack / 2; half > 0; half /= 2)

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <lockstep/kernels/cuda/grid.h>
+#include <lockstep/kernels/cuda/read_ahead.h>
 #include <lockstep/kernels/cuda/walk.h>
 
 namespace lockstep::gpu {
@@ -76,13 +77,7 @@ class RowTeam {
   template <class A, class Read, class Step, class Combine>
   __device__ A reduce_read(std::int64_t length, A value, const Read& read, const Step& step,
                            const Combine& combine) const {
-    std::int64_t i = begin_;
-    for (; length - i > (kAtOnce - 1) * step_; i += kAtOnce * step_) {
-      std::invoke_result_t<const Read&, std::int64_t> elements[kAtOnce];
-      for (int n = 0; n < kAtOnce; ++n) elements[n] = read(i + n * step_);
-      for (const auto& element : elements) value = step(value, element);
-    }
-    for (; i < length; i += step_) value = step(value, read(i));
+    read_ahead(begin_, length, step_, read, [&](const auto& element) { value = step(value, element); });
     return reduce(
         0, value, [](const A& same, std::int64_t) { return same; }, combine);
   }
