@@ -57,40 +57,45 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     C squares = 0;
     each([&](int i) { squares += (x_at(i) - stats.mean) * (x_at(i) - stats.mean); });
     stats.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
-    const auto weights = [&](int p) {
-      if (kernel.weight) return load_pack<kPack>(kernel.weight + place(p));
-      return Elements{};
+    // Calls visit(p, weights) for the owned packs, and loads the weights of four packs before it visits the first: of
+    // one that is not owned, those of the row's last.
+    constexpr int kAhead = std::min(kPacks, 4);
+    const auto each_weighted = [&](const auto& visit) {
+      unrolled<kPacks / kAhead>([&](int group) {
+        Elements weights[kAhead] = {};
+        if (kernel.weight)
+          unrolled<kAhead>([&](int w) {
+            weights[w] = load_pack<kPack>(kernel.weight + std::min(place(group * kAhead + w), kernel.length - kPack));
+          });
+        unrolled<kAhead>([&](int w) {
+          if (owned(group * kAhead + w)) visit(group * kAhead + w, weights[w]);
+        });
+      });
     };
     const auto weighted = [&](C value, const Elements& w, int k) {
       return kernel.weight ? value * C(w.values[k]) : value;
     };
     TwoSums<C> both{};
-    unrolled<kPacks>([&](int p) {
-      if (owned(p)) {
-        const Elements w = weights(p);
-        unrolled<kPack>([&](int k) {
-          const int i = p * kPack + k;
-          const C y = stats.normal(x_at(i)), h = weighted(g_at(i), w, k);
-          both = both + TwoSums<C>{h, h * y};
-          products[i] += g_at(i) * y;
-          if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
-        });
-      }
+    each_weighted([&](int p, const Elements& w) {
+      unrolled<kPack>([&](int k) {
+        const int i = p * kPack + k;
+        const C y = stats.normal(x_at(i)), h = weighted(g_at(i), w, k);
+        both = both + TwoSums<C>{h, h * y};
+        products[i] += g_at(i) * y;
+        if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
+      });
     });
     if (!kernel.of_x) continue;
     both = sum_of_team(team, both);
     if constexpr (Kernel::kCentered) stats.shift = both.first / C(kernel.length);
     stats.slope = both.second / C(kernel.length);
-    unrolled<kPacks>([&](int p) {
-      if (owned(p)) {
-        const Elements w = weights(p);
-        Elements out;
-        unrolled<kPack>([&](int k) {
-          const int i = p * kPack + k;
-          out.values[k] = T(stats.gradient(weighted(g_at(i), w, k), x_at(i)));
-        });
-        store_pack(kernel.of_x + r * kernel.length + place(p), out);
-      }
+    each_weighted([&](int p, const Elements& w) {
+      Elements out;
+      unrolled<kPack>([&](int k) {
+        const int i = p * kPack + k;
+        out.values[k] = T(stats.gradient(weighted(g_at(i), w, k), x_at(i)));
+      });
+      store_pack(kernel.of_x + r * kernel.length + place(p), out);
     });
   }
   if (!kernel.partial || piece >= kernel.pieces()) return;
