@@ -3,6 +3,7 @@
 #include "kernels/map/map.h"
 #include "kernels/reduce/multi_reduce.h"
 #include "kernels/reduce/reduce.h"
+#include "kernels/transpose/transpose.h"
 #include "ops/batch_norm_kernel.h"
 #include "ops/norm_gradient.h"
 
@@ -61,6 +62,11 @@ template __global__ void norm_gradient_packs<4, 2>(NormGradientKernel<float, tru
 template __global__ void norm_gradient_packs<4, 8>(NormGradientKernel<float, true>, TeamShape);
 template __global__ void norm_gradient_packs<8, 4>(NormGradientKernel<BFloat16, true>, TeamShape);
 template __global__ void norm_gradient_packs<8, 4>(NormGradientKernel<Half, true>, TeamShape);
+
+template __global__ void transpose_tiles(std::uint32_t*, const std::uint32_t*, std::int64_t, std::int64_t, std::int64_t,
+                                         std::int64_t, Walk<2>, Divisor, Divisor, std::int64_t);
+template __global__ void transpose_tiles(std::uint16_t*, const std::uint16_t*, std::int64_t, std::int64_t, std::int64_t,
+                                         std::int64_t, Walk<2>, Divisor, Divisor, std::int64_t);
 
 template __global__ void channel_sums<true, 4>(BatchStatisticsKernel<float>, Divisor, Divisor);
 template __global__ void channel_sums<false, 8>(BatchStatisticsKernel<Half>, Divisor, Divisor);
