@@ -43,7 +43,7 @@ void begin_case(const Case& given) {
   }();
   static_cast<void>(handled);
   std::snprintf(running, sizeof running, "%s", given.text().c_str());
-  alarm(120);
+  alarm(300);
 }
 
 std::string checked(const Case& given) {
