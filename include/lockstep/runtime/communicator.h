@@ -49,8 +49,8 @@ struct CommunicatorOptions {
   /// Fewer leave more multiprocessors to other kernels; more make a large operation faster. 0: NCCL chooses.
   int max_ctas = 0;
   /// The longest time of an operation, from when the streams of all ranks have reached it. A slower operation is
-  /// aborted on all ranks with a CollectiveError. On CUDA a captured step counts as one operation. With several processes
-  /// World::time_limit() is the limit.
+  /// aborted on all ranks with a CollectiveError. On CUDA a captured step counts as one operation. With several
+  /// processes World::time_limit() is the limit.
   std::chrono::milliseconds time_limit = std::chrono::minutes(10);
 };
 
