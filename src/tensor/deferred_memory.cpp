@@ -31,14 +31,17 @@ class DeferredMemory final : public TransientMemory {
   Tensor own_part(const TensorImpl&) const override { return {}; }
   bool stays() const noexcept override { return true; }
 
-  // False if the tensor has memory by now. `whole`: the values before do not matter.
+  // False if the tensor has memory by now, or should get it. `whole`: the values before do not matter.
   bool set(const Tensor& tensor, bool whole, DeferredValues values) {
     const std::scoped_lock lock(mutex_);
+    constexpr int kMostParts = 64;  // each adds a level of calls
     if (memory_.defined()) return false;
     if (whole) {
       values_ = std::move(values);
+      parts_ = 0;
       return true;
     }
+    if (++parts_ > kMostParts) return false;
     const TensorImpl& view = *tensor.impl();
     values_ = [before = std::move(values_), values = std::move(values), sizes = view.sizes, strides = view.strides,
                offset = view.offset](const Tensor& flat) {
@@ -80,6 +83,7 @@ class DeferredMemory final : public TransientMemory {
   const DType dtype_;
   mutable RankedMutex<LockRank::deferred_memory> mutex_;  // guards the members below
   DeferredValues values_;                                 // empty: any values
+  int parts_ = 0;                                         // values of views that values_ writes after the whole
   Tensor memory_;
   std::atomic<std::byte*> address_ = nullptr;
 };

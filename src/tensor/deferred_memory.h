@@ -23,7 +23,7 @@ Tensor deferred_values(const Tensor& tensor);
 }  // namespace detail
 
 /// If the memory of the tensor, or of the tensor that it is a view of, still is deferred, keeps values() instead of a
-/// call of it, and returns true.
+/// call of it, and returns true. (Not of very many views.)
 template <class Values>
 bool defer(const Tensor& tensor, const Values& values) {
   return tensor.impl()->storage->transient && detail::set_deferred(tensor, values);

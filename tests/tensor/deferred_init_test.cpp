@@ -191,6 +191,18 @@ TEST(DeferredInit, FillsViewsWithoutMemory) {
   EXPECT_EQ(x.to_vector<float>(), made(make, false).to_vector<float>());
 }
 
+TEST(DeferredInit, FillsManyViews) {
+  const Make make = [] {
+    const Tensor x = rand({100'000, 2});
+    for (std::int64_t i = 0; i < x.size(0); i += 2) {
+      Tensor row = x.select(0, i);
+      row.fill_(double(i));
+    }
+    return x;
+  };
+  EXPECT_EQ(made(make, true).to_vector<float>(), made(make, false).to_vector<float>());
+}
+
 TEST(DeferredInit, CopiesUnderTheGuardAreDeferredToo) {
   const std::size_t before = in_use();
   const DeferredInit guard;
