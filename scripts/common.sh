@@ -21,6 +21,8 @@ fi
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
 # and files that include precompiled headers.
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
+# If only a comment of a header has changed, GCC includes it again beside an older precompiled header: so comments count.
+export CCACHE_COMMENTS=1
 
 # The Debian packages that Lockstep is built with, besides a compiler.
 # shellcheck disable=SC2034
