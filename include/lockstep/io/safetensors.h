@@ -43,8 +43,8 @@ struct ReadOptions {
 
 /// Loads all tensors, with the dtypes of the file, in the order of its header. A folder stands for its files
 /// *.safetensors, without folders in it: each tensor must be in one of them. The format of a file is detected by its
-/// content: safetensors, or a state dict written by torch.save. For a state dict of torch.save, names of nested dicts are joined
-/// with dots, numbers become 0-dim tensors, load_metadata() returns texts, and other objects are skipped
+/// content: safetensors, or a state dict written by torch.save. For a state dict of torch.save, names of nested dicts
+/// are joined with dots, numbers become 0-dim tensors, load_metadata() returns texts, and other objects are skipped
 /// (ReadOptions::on_skipped, docs/files.md). The file is not trusted: a malformed file, dtypes that Lockstep does not
 /// have, more than Shape::kMaxRank dimensions, and wrong checksums throw FormatError. A size in the file is checked
 /// against the size of the file before memory is allocated. Throws IoError if the file cannot be read.
