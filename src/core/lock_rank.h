@@ -30,6 +30,7 @@ enum class LockRank : std::uint8_t {
   deferred_memory,   ///< What makes the values of a tensor that has no memory yet.
   transient_memory,  ///< Buffers for parameters and gradients that are divided between devices.
   bucket_buffers,    ///< Buffers for whole buckets of sharded gradients, which are whole only during a backward.
+  ordered_commands,  ///< The commands that all processes execute in one order.
   replay_values,     ///< The values that the host sends to a captured step.
   generator,         ///< The process's sequence of random numbers.
   world,             ///< Serializes exchanges between all processes of a job on the host.

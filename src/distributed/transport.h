@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,9 @@ class Transport {
 
   virtual PendingMessage send(int to, int channel, const void* data, std::size_t bytes) = 0;
   virtual PendingMessage receive(int from, int channel, void* data, std::size_t bytes) = 0;
+  /// Waits, without a time limit, until one of these messages is done, and returns its number. They are messages of
+  /// receive(), or null. If the transport fails, throws a CollectiveError that names `what`.
+  virtual std::size_t wait_any(std::span<const PendingMessage> messages, const char* what) = 0;
 
   /// Ends all waits in this and the other processes with a CollectiveError; all later calls throw it too. If several
   /// calls give a reason, only the first counts.

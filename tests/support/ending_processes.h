@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,6 +36,9 @@ class DelayedTransport final : public Transport {
   PendingMessage receive(int from, int channel, void* data, std::size_t bytes) override {
     delay();
     return inner_->receive(from, channel, data, bytes);
+  }
+  std::size_t wait_any(std::span<const PendingMessage> messages, const char* what) override {
+    return inner_->wait_any(messages, what);
   }
   void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
   std::optional<std::string> failure() const override { return inner_->failure(); }

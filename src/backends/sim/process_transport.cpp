@@ -29,8 +29,9 @@ struct Lane {
     void* data;
     std::size_t bytes;
     bool done = false;
-    std::size_t got = 0;   // the message's size, if done
-    RankedCondition over;  // notified when done, or when the job has failed
+    bool is_one_of_many = false;  // somebody waits for any of several
+    std::size_t got = 0;          // the message's size, if done
+    RankedCondition over;         // notified when done, or when the job has failed
   };
   std::deque<std::string> sent;
   std::deque<std::shared_ptr<Waiting>> waiting;
@@ -40,6 +41,7 @@ struct Post {
   Mutex mutex;
   std::map<std::tuple<int, int, int>, Lane> lanes;  // from, to, channel
   std::optional<std::string> failure;
+  RankedCondition any_over;  // notified when one of many is done, or when the job has failed
   std::vector<std::string> hosts;
   std::chrono::milliseconds limit;
 
@@ -48,16 +50,18 @@ struct Post {
     if (!failure) failure = reason;
     for (auto& [way, lane] : lanes)
       for (const auto& waiting : lane.waiting) waiting->over.notify_all();
+    any_over.notify_all();
   }
 };
 
-void deliver(Lane& lane) {
+void deliver(Post& post, Lane& lane) {
   while (!lane.sent.empty() && !lane.waiting.empty()) {
     Lane::Waiting& first = *lane.waiting.front();
     first.got = lane.sent.front().size();
     if (first.data) std::memcpy(first.data, lane.sent.front().data(), std::min(first.bytes, first.got));
     first.done = true;
     first.over.notify_all();
+    if (first.is_one_of_many) post.any_over.notify_all();
     lane.waiting.pop_front();
     lane.sent.pop_front();
   }
@@ -84,6 +88,17 @@ class Received final : public Message {
       if (waiting_->over.wait_until(lock, end) == std::cv_status::timeout && !look(what))
         post_->fail(text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not reach ", what,
                          " within ", post_->limit.count(), " ms, process ", to_, " waited for it"));
+    check_size(what);
+  }
+
+  // Call these with the lock held.
+  void await_with_others() { waiting_->is_one_of_many = true; }
+  bool look(const char* what) const {
+    if (waiting_->done) return true;
+    if (post_->failure) throw CollectiveError(from_, what, waiting_->bytes, *post_->failure);
+    return false;
+  }
+  void check_size(const char* what) const {
     if (waiting_->got == waiting_->bytes) return;
     post_->fail(text("process ", to_, " on ", post_->hosts[std::size_t(to_)], " expected ", waiting_->bytes,
                      " bytes from process ", from_, " on ", post_->hosts[std::size_t(from_)], " in ", what, ", got ",
@@ -92,12 +107,6 @@ class Received final : public Message {
   }
 
  private:
-  bool look(const char* what) const {
-    if (waiting_->done) return true;
-    if (post_->failure) throw CollectiveError(from_, what, waiting_->bytes, *post_->failure);
-    return false;
-  }
-
   const std::shared_ptr<Post> post_;
   const std::shared_ptr<Lane::Waiting> waiting_;
   const int to_, from_;
@@ -117,7 +126,7 @@ class ProcessTransport final : public Transport {
     if (post_->failure) throw CollectiveError(to, "send", bytes, *post_->failure);
     Lane& lane = post_->lanes[{rank_, to, channel}];
     lane.sent.emplace_back(static_cast<const char*>(data), bytes);
-    deliver(lane);
+    deliver(*post_, lane);
     return std::make_unique<Sent>();
   }
 
@@ -129,8 +138,21 @@ class ProcessTransport final : public Transport {
     waiting->data = data;
     waiting->bytes = bytes;
     lane.waiting.push_back(waiting);
-    deliver(lane);
+    deliver(*post_, lane);
     return std::make_unique<Received>(post_, std::move(waiting), rank_, from);
+  }
+
+  std::size_t wait_any(std::span<const PendingMessage> messages, const char* what) override {
+    std::unique_lock lock(post_->mutex);
+    for (;; post_->any_over.wait(lock))
+      for (std::size_t i = 0; i < messages.size(); ++i) {
+        auto* const message = static_cast<Received*>(messages[i].get());
+        if (!message) continue;
+        message->await_with_others();
+        if (!message->look(what)) continue;
+        message->check_size(what);
+        return i;
+      }
   }
 
   void fail(const std::string& reason) noexcept override {

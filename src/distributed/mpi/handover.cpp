@@ -1,5 +1,6 @@
 #include "distributed/mpi/handover.h"
 
+#include <algorithm>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -34,6 +35,21 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
   --waiting_;
   waits_.erase(wait);
   return transfer.is_done;
+}
+
+// It is not among waits_: nobody is late.
+std::optional<std::size_t> Handover::wait_any(std::span<const Transfer* const> transfers) {
+  const auto is_done = [](const Transfer* transfer) { return transfer && transfer->is_done; };
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  auto done = transfers.end();
+  changed_.wait(lock, [&] {
+    done = std::ranges::find_if(transfers, is_done);
+    return done != transfers.end() || failure_ || ended_;
+  });
+  --waiting_;
+  if (done == transfers.end()) return std::nullopt;
+  return std::size_t(done - transfers.begin());
 }
 
 void Handover::fail(Failure failure) noexcept {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,9 @@ class Handover {
   bool submit(const std::shared_ptr<Transfer>& transfer);
   /// Returns true if the transfer was done before `end` and before any failure.
   bool wait_done(const Transfer& transfer, Clock::time_point end);
+  /// Waits until one of the transfers, of which some may be null, is done: returns its number, or nullopt after a
+  /// failure.
+  std::optional<std::size_t> wait_any(std::span<const Transfer* const> transfers);
   /// Fails the job. Returns when MPI will not access any message's memory any more. Only the first failure counts.
   void fail(Failure failure) noexcept;
   /// Like fail(Failure), but the MPI thread finds out which process caused the failure.

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <lockstep/core/error.h>
 
@@ -47,6 +50,7 @@ class MpiMessage final : public Message {
     job_->handover.fail(Overdue{transfer_->peer, what});
     throw_ended(*job_, *transfer_, what);
   }
+  const Transfer& transfer() const noexcept { return *transfer_; }
 
  private:
   std::string abandoned() const {
@@ -85,6 +89,14 @@ PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, voi
   const auto transfer = std::make_shared<Transfer>(way, peer, channel, data, bytes);
   if (!job_->handover.submit(transfer)) throw_ended(*job_, *transfer, "");
   return std::make_unique<MpiMessage>(job_, transfer);
+}
+
+std::size_t MpiTransport::wait_any(std::span<const PendingMessage> messages, const char* what) {
+  std::vector<const Transfer*> transfers;
+  for (const PendingMessage& message : messages)
+    transfers.push_back(message ? &static_cast<const MpiMessage&>(*message).transfer() : nullptr);
+  if (const std::optional<std::size_t> done = job_->handover.wait_any(transfers)) return *done;
+  throw_ended(*job_, **std::ranges::find_if(transfers, std::identity()), what);
 }
 
 void MpiTransport::fail(const std::string& reason) noexcept {

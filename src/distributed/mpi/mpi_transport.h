@@ -27,6 +27,7 @@ class MpiTransport final : public Transport {
 
   PendingMessage send(int to, int channel, const void* data, std::size_t bytes) override;
   PendingMessage receive(int from, int channel, void* data, std::size_t bytes) override;
+  std::size_t wait_any(std::span<const PendingMessage> messages, const char* what) override;
   void fail(const std::string& reason) noexcept override;
   std::optional<std::string> failure() const override;
 
