@@ -123,6 +123,10 @@ class ReplicatedParameter {
   virtual void reconcile() = 0;
   /// Called after the gradient of each replica was changed in the replica's shard.
   virtual void gradient_changed() = 0;
+  /// Called before replicas of the parameter's model are changed in their shards, after reconcile(). If they are
+  /// sharded, all processes call it. all_gather() ends the update, or, if the update has failed, abandon_update().
+  virtual void begin_update() {}
+  virtual void abandon_update() noexcept {}
   /// All-gathers the shards of these parameters, which belong to one model, on the current streams. Called after each
   /// replica was changed in its shard.
   virtual void all_gather(std::span<ReplicatedParameter* const> parameters) = 0;

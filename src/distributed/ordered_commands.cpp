@@ -35,8 +35,8 @@ OrderedCommands::OrderedCommands(World world, Executor& executor, std::string na
 }
 
 OrderedCommands::~OrderedCommands() {
-  const auto limit = std::uncaught_exceptions() > 0 ? std::chrono::milliseconds(kWaitWhileUnwinding)
-                                                    : world_.time_limit();
+  const auto limit =
+      std::uncaught_exceptions() > 0 ? std::chrono::milliseconds(kWaitWhileUnwinding) : world_.time_limit();
   const auto end = std::chrono::steady_clock::now() + limit;
   try {
     ask(Kind::leave, {});
@@ -175,8 +175,8 @@ void OrderedCommands::fail(std::exception_ptr error) noexcept {
     if (!failure_) failure_ = std::move(error);
     changed_.notify_all();
   }
-  world_.transport()->fail(text("process ", world_.rank().value(), " on ", world_.host(world_.rank()), " failed in its ",
-                                name_, ": ", why));
+  world_.transport()->fail(
+      text("process ", world_.rank().value(), " on ", world_.host(world_.rank()), " failed in its ", name_, ": ", why));
   executor_.has_failed();
 }
 

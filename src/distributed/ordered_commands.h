@@ -80,15 +80,15 @@ class OrderedCommands {
   const int channel_;
   mutable RankedMutex<LockRank::ordered_commands> mutex_;  // guards all below
   RankedCondition changed_;
-  std::deque<Note> queue_;                              // commands that are not executed yet
-  std::deque<std::unique_ptr<Sent>> sent_;              // messages that may not have arrived yet
-  std::uint64_t executed_ = 0;                          // commands
-  std::exception_ptr failure_;                          // the first
-  bool has_ended_ = false;                              // all processes have left
-  std::uint64_t issued_ = 0;                            // by process 0
-  std::map<Command, std::uint64_t> last_;               // in process 0: the last number of each command
-  std::map<Command, int> together_;                     // in process 0: the processes that have asked
-  int left_ = 0;                                        // in process 0: processes
+  std::deque<Note> queue_;                  // commands that are not executed yet
+  std::deque<std::unique_ptr<Sent>> sent_;  // messages that may not have arrived yet
+  std::uint64_t executed_ = 0;              // commands
+  std::exception_ptr failure_;              // the first
+  bool has_ended_ = false;                  // all processes have left
+  std::uint64_t issued_ = 0;                // by process 0
+  std::map<Command, std::uint64_t> last_;   // in process 0: the last number of each command
+  std::map<Command, int> together_;         // in process 0: the processes that have asked
+  int left_ = 0;                            // in process 0: processes
   std::thread listener_, runner_;
 };
 

@@ -111,6 +111,10 @@ void Optimizer::step() try {
   }
   note_gradient();
   compare_settings();
+  std::vector<Tensor> stepped;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const ParameterUpdate& u : updates[g]) stepped.push_back(groups[g].parameters[u.index]);
+  ShardUpdate sharded(stepped);
   StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::vector<Slot> of_16_bits;
@@ -124,11 +128,8 @@ void Optimizer::step() try {
   move.finish(groups);
 
   std::vector<Batch> batches;
-  std::vector<Tensor> changing, stepped;  // tensors that the batches update; their parameters
-  std::size_t count = 0;
-  for (const std::vector<ParameterUpdate>& of_group : updates) count += of_group.size();
-  changing.reserve(count);
-  stepped.reserve(count);
+  std::vector<Tensor> changing;  // tensors that the batches update
+  changing.reserve(stepped.size());
   ReplayValues* const values = context().replay_values;
   const std::shared_ptr<CapturedOptimizerStep> captured = values ? std::make_shared<CapturedOptimizerStep>() : nullptr;
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -136,7 +137,6 @@ void Optimizer::step() try {
     for (const ParameterUpdate& u : updates[g]) {
       const Tensor& parameter = groups[g].parameters[u.index];
       ParameterState& state = groups[g].states[u.index];
-      stepped.push_back(parameter);
       state.scalar_state = next_scalar_state(g, double(++state.step), state.scalar_state);
       unsigned new_slots = 0;
       for (std::size_t s = 0; s < used[g].size(); ++s)
@@ -174,7 +174,7 @@ void Optimizer::step() try {
     values->before_each([this, captured] { replay(*captured); });
   }
   register_with_capture(captured);
-  all_gather(stepped);
+  sharded.all_gather();
 } catch (...) {
   std::vector<Device> devices;
   for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);

@@ -36,16 +36,23 @@ void reconcile(std::span<const Tensor> parameters) {
   }
 }
 
-void all_gather(std::span<const Tensor> parameters) {
-  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one all-gather for each model
+ShardUpdate::ShardUpdate(std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters) {
     if (!is_sharded(parameter)) continue;
     autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
-    const auto model =
-        std::ranges::find_if(models, [&](const auto& others) { return others.front()->listener() == own->listener(); });
-    (model == models.end() ? models.emplace_back() : *model).push_back(own);
+    const auto model = std::ranges::find_if(
+        models_, [&](const auto& others) { return others.front()->listener() == own->listener(); });
+    (model == models_.end() ? models_.emplace_back() : *model).push_back(own);
   }
-  for (const auto& model : models) model.front()->all_gather(model);
+  for (const auto& model : models_) model.front()->begin_update();
+}
+
+ShardUpdate::~ShardUpdate() {
+  for (const auto& model : models_) model.front()->abandon_update();
+}
+
+void ShardUpdate::all_gather() {
+  for (; !models_.empty(); models_.pop_back()) models_.back().front()->all_gather(models_.back());
 }
 
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters) {

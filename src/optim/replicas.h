@@ -84,8 +84,20 @@ void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameter
 /// sharded, correct in each replica's shard. Throws AutogradError during a backward of their model.
 void reconcile(std::span<const Tensor> parameters);
 
-/// Sends the shards that replicas have updated to the other replicas. Ignores parameters that are not sharded.
-void all_gather(std::span<const Tensor> parameters);
+/// While it lives, the replicas of these parameters are changed in their shards. Ignores parameters that are not
+/// sharded.
+class ShardUpdate {
+ public:
+  explicit ShardUpdate(std::span<const Tensor> parameters);
+  ~ShardUpdate();
+  ShardUpdate(const ShardUpdate&) = delete;
+  ShardUpdate& operator=(const ShardUpdate&) = delete;
+  /// Sends the changed shards to the other replicas.
+  void all_gather();
+
+ private:
+  std::vector<std::vector<autograd::ReplicatedParameter*>> models_;  // one all-gather for each model
+};
 
 /// The gradient in replica k, contiguous. Throws AutogradError naming the parameter if there is no gradient, or if its
 /// shape, dtype or device is not the replica's.

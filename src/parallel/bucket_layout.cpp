@@ -73,7 +73,7 @@ Tensor make_zeros(std::size_t, Device device, std::int64_t elements, DType dtype
 }
 
 std::ostream& operator<<(std::ostream& out, Shard shard) {
-  constexpr std::array kNames = {"none", "optimizer_state", "gradients", "parameters"};
+  constexpr std::array kNames = {"none", "optimizer_state", "gradients", "hybrid", "parameters"};
   return out << kNames.at(std::size_t(shard));
 }
 

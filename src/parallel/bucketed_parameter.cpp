@@ -268,6 +268,14 @@ void BucketedParameter::gradient_changed() {
   if (is_sharded_) advance(GradientState::sharded);
 }
 
+void BucketedParameter::begin_update() {
+  if (const auto owner = owner_.lock()) owner->begin_update();
+}
+
+void BucketedParameter::abandon_update() noexcept {
+  if (const auto owner = owner_.lock()) owner->abandon_update();
+}
+
 void BucketedParameter::all_gather(std::span<autograd::ReplicatedParameter* const> parameters) {
   if (const auto owner = owner_.lock()) owner->all_gather(parameters);
 }

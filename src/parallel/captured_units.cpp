@@ -86,11 +86,16 @@ void ParameterUnits::enter_step(std::size_t d, const Stream& begin) {
     home.step = 0;
     return;
   }
+  if (exchange_)
+    throw InvalidArgument(text("[CapturedStep] expected parameters of one process, got Shard::parameters in a job of ",
+                               processes_,
+                               " processes: work with other processes is not captured, run the step eagerly"));
   if (!are_gone_)
-    throw InvalidArgument(text(
-        "[CapturedStep] expected sharded parameters (Shard::parameters) that the eager step before the capture has "
-        "used, and that no other thread uses during the capture, got some that are in use on ",
-        home.device, ": let the function do the same work in each step"));
+    throw InvalidArgument(
+        text("[CapturedStep] expected sharded parameters (Shard::parameters or Shard::hybrid) that the eager step "
+             "before the capture has "
+             "used, and that no other thread uses during the capture, got some that are in use on ",
+             home.device, ": let the function do the same work in each step"));
   home.copies.wait(begin.record());
   home.step = step;
   if (std::exchange(step_, step) == step) return;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/parameter_units.h"
+#include "parallel/unit_exchange.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -26,7 +27,9 @@ std::size_t ParameterUnits::buffer_bytes(const Piece& piece) const {
   return is_converted(piece) ? std::size_t(unit_elements_) * size_of(piece.dtype) : unit_bytes_;
 }
 
+// Where the parts of all ranks are, by device. With an exchange the piece must be in this process.
 const std::vector<Tensor>& ParameterUnits::shares_of(const Piece& piece) const {
+  if (exchange_) return exchange_->find(piece)->shares;
   const Unit& unit = units_[piece.unit];
   return is_converted(piece) ? std::ranges::find(unit.converted, piece.dtype, &Converted::dtype)->shares : unit.shares;
 }

@@ -183,7 +183,6 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
     reconcile_gradients(buckets[bucket_of[entry]]);
   }
   if (parameter.fits_slot(0)) parameter.copy_value_from_primary();
-  if (units) units->begin_update();
 }
 
 // When the last gradient of a bucket is dropped, also drops the bucket's earlier sum. With sharded gradients, also
@@ -285,7 +284,7 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
         std::make_shared<BucketedParameter>(replicas, weak_from_this(), first + added.size(), world, calls));
   std::vector<std::size_t> reversed(added.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
-  if (shard == Shard::parameters) {
+  if (units) {
     const ParameterUnits::Values values(others, devices[0]);
     BucketLayout layout = lay_out(others, reversed);
     units->add(others, values, layout);
@@ -309,10 +308,9 @@ void GradientBuckets::Impl::connect() {
   if (shard >= Shard::gradients)
     for (const Device& device : devices)
       buffers.push_back(std::make_shared<BucketBuffers>(device, options.whole_buckets));
-  if (shard == Shard::parameters) {
-    units = std::make_shared<ParameterUnits>(devices, std::size_t(world.rank().value()), std::size_t(world.size()),
-                                             options.whole_buckets);
-  }
+  if (shard >= Shard::hybrid)
+    units = std::make_shared<ParameterUnits>(devices, world, options.whole_buckets, shard == Shard::parameters,
+                                             options.communicator);
   communicator.emplace(devices, world, options.communicator);
 }
 
@@ -375,6 +373,12 @@ void GradientBuckets::release() {
   if (impl_) impl_->release();
 }
 bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->is_released; }
+void GradientBuckets::begin_pass(std::size_t count) {
+  if (impl_ && impl_->units) impl_->units->begin_pass(count);
+}
+void GradientBuckets::leave_pass(std::size_t d, bool backward_follows) noexcept {
+  if (impl_ && impl_->units) impl_->units->leave_pass(d, backward_follows);
+}
 bool GradientBuckets::have_parameters() const { return !impl_ || impl_->have_parameters(); }
 std::size_t GradientBuckets::bucket_count() const noexcept { return impl_ ? impl_->buckets.size() : 0; }
 

@@ -76,7 +76,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<GradientBucket> buckets;
   std::vector<std::size_t> bucket_of;                   // by entry
   std::vector<Stream> streams;                          // the communicator's streams, by device
-  std::shared_ptr<ParameterUnits> units;                // with Shard::parameters
+  std::shared_ptr<ParameterUnits> units;                // from Shard::hybrid on
   std::vector<std::shared_ptr<BucketBuffers>> buffers;  // by device, from Shard::gradients on
   World world;
   double share_without_pass = 1;
@@ -106,7 +106,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
 
   bool may_have_partial = false;  // this or another process may have gradients that are not summed
 
-  std::atomic<bool> sums_now = false;  // the present backward sums; changes only while no leaf can become ready
+  std::vector<std::size_t> leaves_left;  // by device: leaves that the present backward is not done with
+  std::atomic<bool> sums_now = false;    // the present backward sums; changes only while no leaf can become ready
 
   RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the members below; nothing is enqueued under it
   RankedCondition has_launched;
@@ -135,6 +136,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void complete_gradient(std::size_t entry) override;
   void reconcile(std::size_t entry) override;
   void gradient_dropped(std::size_t entry) override;
+  void begin_update() override;
+  void abandon_update() noexcept override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   void add(std::span<nn::ModuleBase* const> modules);

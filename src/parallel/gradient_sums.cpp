@@ -61,6 +61,10 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   keeps_graph_now = keeps_graph;
   meets_now = meets;
   is_running = true;
+  leaves_left.assign(count(), 0);
+  for (const Replica* const leaf : leaves) ++leaves_left[leaf->index];
+  for (std::size_t d = 0; d < count() && units; ++d)
+    leaves_left[d] > 0 ? units->begin_backward(d) : units->leave_pass(d, false);
 }
 
 // Sets aside the earlier gradients of the parameters that backward reaches and that have hooks (or, if `all`, of all
@@ -142,6 +146,7 @@ void GradientBuckets::Impl::prepare_for_backward(std::span<const Replica* const>
 }
 
 void GradientBuckets::Impl::ready(const Replica& leaf) {
+  if (--leaves_left[leaf.index] == 0 && units) units->leave_pass(leaf.index, false);
   if (sums_now) mark_leaf_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
 }
 
@@ -159,7 +164,9 @@ autograd::Ahead GradientBuckets::Impl::is_ahead(const Device& device) {
     if (buckets[b].arrivals[d].expected > 0) break;
     ++waiting;
   }
-  if (waiting < options.whole_buckets) return autograd::Ahead::none;
+  const bool is = waiting >= options.whole_buckets;
+  if (units && leaves_left[d] > 0) is ? units->leave_pass(d, true) : units->begin_backward(d);
+  if (!is) return autograd::Ahead::none;
   return launching > 0 ? autograd::Ahead::sums : autograd::Ahead::devices;
 }
 
@@ -274,6 +281,7 @@ void GradientBuckets::Impl::end(bool failed) {
   {
     const std::scoped_lock lock(mutex);
     is_running = false;
+    for (std::size_t d = 0; d < count() && units; ++d) units->leave_pass(d, false);
     if (sums_now && !is_alone()) end_others_if_incomplete();
     all.swap(observed);
     try {
@@ -400,6 +408,14 @@ void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* co
   for (const BucketedParameter* const parameter : which) all.push_back(parameter->sharded_gradient());
   all_gather_shards(all);
   for (BucketedParameter* const parameter : which) parameter->take_gathered();
+}
+
+void GradientBuckets::Impl::begin_update() {
+  if (units) units->begin_update();
+}
+
+void GradientBuckets::Impl::abandon_update() noexcept {
+  if (units) units->abandon_update();
 }
 
 void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* const> which) {

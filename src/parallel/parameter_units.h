@@ -1,4 +1,4 @@
-// Parameters that are divided between the devices of a model (Shard::parameters; docs/sharding.md).
+// Parameters that are divided between the devices of a model (from Shard::hybrid on; docs/sharding.md).
 //
 // A unit is the parameters of one bucket, in one flat array. Each device holds a share of each unit, always. A unit is
 // whole on a device only while the device uses it, in one of the device's buffers: an operation that takes the address
@@ -8,8 +8,10 @@
 // Autocast uses parameters in 16 bits (converted()). Each device converts its shares, and units are brought from the
 // converted shares. The few parameters of such a unit that are used in the unit's own dtype too are brought one by one.
 //
-// With P processes of D devices a unit has P * D equal parts, one for each rank. Device d of a process holds the parts
-// of the ranks d, D + d, 2D + d, ...: so a process has all parts, and a device brings a unit without other processes.
+// With P processes of D devices a unit has P * D equal parts, one for each rank. With Shard::hybrid device d of a
+// process holds the parts of the ranks d, D + d, 2D + d, ...: so a process has all parts, and a device brings a unit
+// without other processes. With Shard::parameters a device holds the part of its own rank, and the exchange
+// (parallel/unit_exchange.h) brings those of the other processes first.
 //
 // Orders on streams, each by an event:
 //   1. copies of a unit into a buffer -> work that uses the unit there;
@@ -28,11 +30,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <lockstep/distributed/world.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/tensor.h>
@@ -47,9 +51,11 @@ struct Storage;
 
 class ParameterUnits final : public TransientOwner, public std::enable_shared_from_this<ParameterUnits> {
  public:
-  /// `process` of `processes`, which have equally many devices. Each device keeps at most `buffers` whole units, unless
-  /// one operation uses more at once.
-  ParameterUnits(std::span<const Device> devices, std::size_t process, std::size_t processes, std::size_t buffers);
+  /// All processes have equally many devices. Each device keeps at most `buffers` whole units, unless one operation
+  /// uses more at once. `between_processes`: the processes divide the parameters, too; all must construct the units in
+  /// the same order.
+  ParameterUnits(std::span<const Device> devices, const World& world, std::size_t buffers, bool between_processes,
+                 const CommunicatorOptions& options);
   ~ParameterUnits() override;
 
   /// The memory of parameters, taken from them: they are without memory on `device`, until add() gives them units. If
@@ -78,10 +84,12 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   struct Unit {
     DType dtype;
     std::int64_t part;                                         ///< Elements of a rank's part.
-    std::vector<Tensor> shares = {};                           ///< By device: [processes * part].
+    std::vector<Tensor> shares = {};                           ///< By device: its parts, [parts * part].
     std::vector<std::vector<const Storage*>> parameters = {};  ///< By device; null for a parameter that is gone.
     std::vector<std::int64_t> begins = {};                     ///< The first element of each parameter.
     std::vector<Converted> converted = {};
+    /// With an exchange: values of parameters that were changed by hand, on the host, until all processes meet.
+    std::map<std::size_t, Tensor> changed = {};
   };
 
   /// Adds a unit for each bucket of the layout, with these values. parameters[e][d] is parameter e on device d, without
@@ -93,12 +101,21 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void move_to(std::vector<Unit> units, std::span<const std::vector<Tensor>> parameters, const BucketLayout& layout);
   /// True if the parameter lies in these units: not if it got other memory since, as by Parameter::reset().
   bool have(const Tensor& parameter) const;
-  /// Call before own parts are changed: sends changes in place to the shares, and lets all units go. Later work on the
-  /// current streams starts after all copies out of the shares.
+  /// Call before a pass of the first `count` devices, in all processes: sends changes in place to the shares of all
+  /// processes. Throws InvalidArgument in all of them if the changes differ.
+  void begin_pass(std::size_t count);
+  /// Device d begins backward.
+  void begin_backward(std::size_t d);
+  /// Device d has ended its part, or its forward part, after which backward comes.
+  void leave_pass(std::size_t d, bool backward_follows) noexcept;
+  /// Call before own parts are changed, in all processes: sends changes in place to the shares, and lets all units go.
+  /// Later work on the current streams starts after all copies out of the shares. Throws as begin_pass().
   void begin_update();
   /// Call after own parts of these parameters were changed on the current streams, on all devices of all processes:
-  /// sends the parts to the other processes. `between_processes` is null for a single process.
-  void end_update(std::span<const Tensor> parameters, Communicator* between_processes);
+  /// sends the parts to the other processes that hold them. `communicator` is null for a single process.
+  void end_update(std::span<const Tensor> parameters, Communicator* communicator);
+  /// Call if an update has failed, instead of end_update().
+  void abandon_update() noexcept;
   /// Adds the units to the HostState of this thread's step, if there is one.
   void use_in_step();
 
@@ -118,6 +135,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     bool has(const Place& place) const noexcept {
       return unit == place.unit && begin <= place.begin && place.begin + place.size <= begin + size;
     }
+    /// True if it has the parameter that begins there in the unit.
+    bool has(std::int64_t parameter) const noexcept { return begin <= parameter && parameter < begin + size; }
   };
 
   void let_go(std::size_t brought) noexcept override;
@@ -126,6 +145,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   class Memory;
   class StepState;
   class ConvertedMemory;
+  class Exchange;
+  using Lock = std::unique_lock<RankedMutex<LockRank::transient_memory>>;
   struct Buffer {
     Tensor memory;                        // bytes
     std::optional<Piece> piece;           // what it holds
@@ -163,6 +184,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::uint64_t layout();
   void begin_step();
   void end_step();
+  bool is_updating();
+  bool agree_on_changes();
 
   // Call these with the mutex held.
   void enter_step(std::size_t d, const Stream& begin);
@@ -190,18 +213,23 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void free_singles(std::size_t d);
   void write_back(std::size_t d, Buffer& buffer);
   void write_changes_back(std::size_t unit);
+  void keep_on_host(std::size_t d, const Buffer& buffer);
+  void copy_changed(std::size_t d, const Buffer& buffer, const Piece& piece);
+  bool comes_from_others(const Piece& piece) const;
+  void send_changes();
   void convert_shares(std::size_t d, std::size_t unit, DType dtype);
   void mark_converted_stale();
   void free_unused_conversions(Unit& unit);
   void let_copies_wait_for_each_other();
   const std::vector<Tensor>& shares_of(const Piece& piece) const;
+  Tensor held(const Unit& unit, std::size_t rank, std::int64_t within, std::int64_t count) const;
   static void record_users(const Buffer& buffer);
   void free_after_copies(const Tensor& share) const;
   void free_after_copies(std::span<const Unit> units) const;
-  template <class F>
-  void for_pieces(const Unit& unit, std::int64_t begin, std::int64_t count, const F& f) const;
+  void move_values(const Unit& to, std::int64_t begin, const Place& from, std::vector<Transfer>& transfers) const;
   void copy(std::size_t d, const Buffer& buffer, const Piece& piece, bool into_buffer);
 
+  const World world_;
   const std::size_t process_, processes_, buffers_;
   RankedMutex<LockRank::transient_memory> mutex_;  // guards all below
   std::vector<Home> homes_;                        // by device
@@ -215,6 +243,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   std::uint64_t layout_ = 1;            // another number for each layout of the units
   std::uint64_t step_ = 0;              // the last captured step that has used the units
   bool are_gone_ = true;                // a captured step may begin: nothing was brought since begin_step()
+  std::unique_ptr<Exchange> exchange_;  // null if this process has all parts
 };
 
 }  // namespace lockstep

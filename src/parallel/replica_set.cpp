@@ -99,7 +99,7 @@ void ReplicaSet::set_module(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   if (options_.world.size() > 1) calls_ = std::make_shared<CallLog>(options_.world);
   shard_sizes(0, devices_.size(), options_.scatter);  // throws for weights that do not match the devices
   draining(devices_, [this] {
-    move_to_device(*module_, devices_.front(), options_.shard == Shard::parameters && !is_alone());
+    move_to_device(*module_, devices_.front(), options_.shard >= Shard::hybrid && !is_alone());
     // All processes must have the same module, and the same values of the options listed here.
     const BucketOptions& buckets = options_.buckets;
     check_and_broadcast_model(
@@ -167,12 +167,13 @@ std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPa
 
 std::vector<nn::ModuleBase*> ReplicaSet::sync_replicas(std::size_t count) {
   if (!is_alone()) {
+    buckets_.begin_pass(count);
     const bool is_kept = buckets_.are_current() && buckets_.have_parameters();
     const ReplicaFit fit = is_kept ? sync_.update(*module_) : ReplicaFit::none;
     if (fit == ReplicaFit::none) make_replicas();
     if (fit == ReplicaFit::all_but_gradients) {
       buckets_.add(modules(devices_.size()));
-      if (options_.shard == Shard::parameters) sync_.update(*module_);  // again: the added parameters have new memory
+      if (options_.shard >= Shard::hybrid) sync_.update(*module_);  // again: the added parameters have new memory
     }
   }
   return modules(count);
@@ -193,6 +194,13 @@ ReplicaPass ReplicaSet::pass_over(const std::vector<std::int64_t>& rows, const P
           .first_replica = place.first_replica};
 }
 
+void ReplicaSet::has_run(std::size_t replica) noexcept { buckets_.leave_pass(replica, grad_enabled()); }
+
+void ReplicaSet::fail_pass() noexcept {
+  for (std::size_t d = 0; d < devices_.size(); ++d) buckets_.leave_pass(d, false);
+  sync_.fail_pass();
+}
+
 void ReplicaSet::end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place) {
   sync_.end_pass(*module_, rows, place.all_rows, *group_);
 }
@@ -210,10 +218,10 @@ void ReplicaSet::make_replicas() {
   {  // these units, or those of a former model, may hold states that are not divided now
     const NoGrad guard;
     nn::for_each_state(*module_, [&](const nn::Path&, const nn::State& state) {
-      if (state.defined() && !(options_.shard == Shard::parameters && state.requires_grad())) make_permanent(state);
+      if (state.defined() && !(options_.shard >= Shard::hybrid && state.requires_grad())) make_permanent(state);
     });
   }
-  const nn::CopyAs as = options_.shard == Shard::parameters ? nn::CopyAs::without_memory : nn::CopyAs::own;
+  const nn::CopyAs as = options_.shard >= Shard::hybrid ? nn::CopyAs::without_memory : nn::CopyAs::own;
   for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i], as));
   const std::vector<nn::ModuleBase*> all = modules(devices_.size());
   buckets_ = GradientBuckets(all, devices_, options_.buckets, options_.shard, summing_, options_.world, calls_,

@@ -43,7 +43,7 @@ const std::vector<Feature>& features() {
       {"autocast", {"off", "bfloat16", "float16"}},
       {"scaler", {"off", "on", "overflow"}},
       {"step", {"eager", "captured", "captured_backward"}, true},
-      {"shard", {"none", "optimizer_state", "gradients", "parameters"}, true},
+      {"shard", {"none", "optimizer_state", "gradients", "hybrid", "parameters"}, true},
       {"buckets", {"default", "small"}},
       {"comm_hook", {"off", "all_reduce"}},
       {"optimizer", {"momentum", "sgd", "adamw", "rmsprop", "adagrad"}},
@@ -64,7 +64,7 @@ const std::vector<Feature>& features() {
 const std::vector<Rule>& meaningless() {
   static const std::vector<Rule> all = {
       {"processes!=1 step!=eager", "work with other processes is not captured"},
-      {"comm_hook=all_reduce shard=optimizer_state|gradients|parameters", "refused: a hook leaves whole sums"},
+      {"comm_hook=all_reduce shard=optimizer_state|gradients|hybrid|parameters", "refused: a hook leaves whole sums"},
       {"branch=by_step|by_replica step!=eager", "the host decides, in the captured step alone"},
       {"scaler!=off step!=eager", "a GradScaler reads on the host"},
       {"input_grad=on step!=eager", "a captured step copies its inputs"},

@@ -33,7 +33,7 @@ StateDict kept(const StateDict& state) {
 }
 
 Shard shard_of(std::string_view name) {
-  for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::parameters})
+  for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::hybrid, Shard::parameters})
     if (text(shard) == name) return shard;
   return Shard::none;
 }

@@ -1,5 +1,5 @@
-// A job that trains with a Trainer: FOLDER DEVICES whole_state|sharded_state: the folder of the checkpoints, and the
-// number of devices of all processes together.
+// A job that trains with a Trainer: FOLDER DEVICES none|optimizer_state|parameters: the folder of the checkpoints, the
+// number of devices of all processes together, and what these divide between them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +29,8 @@ void trains(const Arguments& arguments) {
   const int devices = std::atoi(arguments.at(1).c_str()) / world.size();
   require(devices > 0, "as many devices as processes");
   const SimulatedDevices simulated({.count = devices});
+  Shard shard = Shard::none;
+  while (text(shard) != arguments.at(2)) shard = Shard(int(shard) + 1);
   const train::TrainerOptions options = {
       .max_epochs = 12,
       .gradient_clip_val = 0.5,
@@ -36,7 +38,7 @@ void trains(const Arguments& arguments) {
       .log_every = 3,
       .checkpoint = {.folder = arguments.at(0), .every_steps = 2, .keep = 0, .resume = true},
       .progress = kSilent,
-      .parallel = {.shard = arguments.at(2) == "sharded_state" ? Shard::optimizer_state : Shard::none,
+      .parallel = {.shard = shard,
                    .world = world,
                    .loss = ProcessLoss::sum}};
   const train::Trainer trainer(options);

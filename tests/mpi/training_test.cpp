@@ -35,33 +35,35 @@ class MpiTraining : public ::testing::Test {
   }
 
   static Outcome train(int processes, const TemporaryFolder& folder,
-                       const std::function<void(const std::string&)>& on_line = {},
-                       const std::string& state = "whole_state") {
+                       const std::function<void(const std::string&)>& on_line = {}, const std::string& shard = "none") {
     return mpirun({"-x", "LOCKSTEP_TIME_LIMIT=5", "-n", text(processes), LOCKSTEP_MPI_JOB, "trains",
-                   folder.path().string(), text(kDevices), state},
+                   folder.path().string(), text(kDevices), shard},
                   on_line);
   }
 
   // As train(); but after all have joined and `written` checkpoints were written, waits for `after` and kills process
   // `victim`, unless training has ended by then.
   static Outcome train_and_kill(int processes, const TemporaryFolder& folder, int victim, std::size_t written,
-                                milliseconds after) {
+                                milliseconds after, const char* shard) {
     const CheckpointFolder checkpoints(folder.path());
     const std::size_t enough = checkpoints.steps().size() + written;
     std::map<int, pid_t> pids;
     std::atomic<bool> ended = false;
     std::thread killer;
-    const Outcome job = train(processes, folder, [&](const std::string& line) {
-      const std::size_t at = line.find("] pid ");
-      if (line.empty() || line[0] != '[' || at == std::string::npos) return;
-      pids[std::stoi(line.substr(1))] = std::stoi(line.substr(at + 6));
-      if (int(pids.size()) < processes) return;
-      killer = std::thread([&, pid = pids[victim]] {
-        while (!ended && checkpoints.steps().size() < enough) std::this_thread::sleep_for(milliseconds(1));
-        std::this_thread::sleep_for(after);
-        if (!ended) ::kill(pid, SIGKILL);
-      });
-    });
+    const Outcome job = train(
+        processes, folder,
+        [&](const std::string& line) {
+          const std::size_t at = line.find("] pid ");
+          if (line.empty() || line[0] != '[' || at == std::string::npos) return;
+          pids[std::stoi(line.substr(1))] = std::stoi(line.substr(at + 6));
+          if (int(pids.size()) < processes) return;
+          killer = std::thread([&, pid = pids[victim]] {
+            while (!ended && checkpoints.steps().size() < enough) std::this_thread::sleep_for(milliseconds(1));
+            std::this_thread::sleep_for(after);
+            if (!ended) ::kill(pid, SIGKILL);
+          });
+        },
+        shard);
     ended = true;
     if (killer.joinable()) killer.join();
     EXPECT_TRUE(job.ended_in_time) << job.output;
@@ -99,14 +101,16 @@ TEST_F(MpiTraining, OfAnyNumberOfProcessesIsThatOfOne) {
   }
 }
 
-TEST_F(MpiTraining, WithStateThatAllDevicesDivideIsThatOfOne) {
-  const TemporaryFolder one;
-  expect_trained(train(1, one, {}, "sharded_state"), 1);
-  for (const int processes : {2, 4}) {
-    SCOPED_TRACE(processes);
-    const TemporaryFolder several;
-    expect_trained(train(processes, several, {}, "sharded_state"), processes);
-    expect_same(one, several);
+TEST_F(MpiTraining, DividedBetweenAllDevicesIsThatOfOne) {
+  for (const char* shard : {"optimizer_state", "parameters"}) {
+    const TemporaryFolder one;
+    expect_trained(train(1, one, {}, shard), 1);
+    for (const int processes : {2, 4}) {
+      SCOPED_TRACE(text(shard, ", ", processes, " processes"));
+      const TemporaryFolder several;
+      expect_trained(train(processes, several, {}, shard), processes);
+      expect_same(one, several);
+    }
   }
 }
 
@@ -122,9 +126,10 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
       const int processes = 1 << random() % 3, victim = int(random() % unsigned(processes));
       const std::size_t written = random() % 8;  // of 24
       const milliseconds after(random() % 20);
-      SCOPED_TRACE(text("trial ", trial, ", life ", life, ": process ", victim, " of ", processes, ", ", after.count(),
-                        " ms after ", written, " checkpoints"));
-      killed += train_and_kill(processes, folder, victim, written, after).status != 0;
+      const char* const shard = random() % 2 ? "parameters" : "none";
+      SCOPED_TRACE(text("trial ", trial, ", life ", life, ", ", shard, ": process ", victim, " of ", processes, ", ",
+                        after.count(), " ms after ", written, " checkpoints"));
+      killed += train_and_kill(processes, folder, victim, written, after, shard).status != 0;
     }
     const int processes = 1 << random() % 3;
     expect_trained(train(processes, folder), processes);

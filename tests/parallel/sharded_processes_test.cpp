@@ -125,7 +125,7 @@ TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
 TEST(ShardedProcesses, HaveTheSameBitsWithEachLevelInEachGrid) {
   batches();
   Numbers first;
-  for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters})
+  for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::hybrid, Shard::parameters})
     for (const Grid& grid : {Grid{1, 8}, Grid{2, 4}, Grid{4, 2}, Grid{8, 1}}) {
       SCOPED_TRACE(text(shard, ", ", grid.processes, " x ", grid.devices));
       const Numbers here = same_in_all(grid, [&](const World& world) {

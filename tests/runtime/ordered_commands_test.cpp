@@ -150,7 +150,8 @@ TEST(OrderedCommands, FailInAllProcessesIfTheyFailInOne) {
     });
     for (const auto& failure : failures) {
       std::string message = testing::message_of<CollectiveError>(failure);
-      if (message.find("CollectiveError") != std::string::npos) message = testing::message_of<std::runtime_error>(failure);
+      if (message.find("CollectiveError") != std::string::npos)
+        message = testing::message_of<std::runtime_error>(failure);
       EXPECT_NE(message.find("the forbidden command"), std::string::npos) << message;
     }
   }});

@@ -93,9 +93,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   }
   /// (Sharded parameters are copied to the host first, because a device may have no room for all of them.)
   explicit DataParallel(const DataParallel& other)
-      : DataParallel(other.set_.options().shard == Shard::parameters ? detail::copy_on(other.module(), Device())
-                                                                     : M(other.module()),
-                     other.set_.options()) {
+      : DataParallel(
+            other.set_.options().shard >= Shard::hybrid ? detail::copy_on(other.module(), Device()) : M(other.module()),
+            other.set_.options()) {
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;
@@ -206,7 +206,13 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class Inputs>
   auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place) {
     const std::vector<nn::ModuleBase*> modules = set_.sync_replicas(inputs.size());
+    struct Run {
+      detail::ReplicaSet& set;
+      const std::size_t replica;
+      ~Run() { set.has_run(replica); }
+    };
     const auto call = [&](std::size_t i) -> decltype(auto) {
+      const Run run{set_, i};
       return detail::call_with(static_cast<M&>(*modules[i]), std::move(inputs[i]));
     };
     const std::span<const Device> used = std::span(devices()).first(modules.size());

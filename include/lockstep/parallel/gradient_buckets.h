@@ -74,7 +74,12 @@ class LOCKSTEP_API GradientBuckets {
   void release();
   /// False after release(), and after other buckets were made for the primary (these then own its gradients).
   bool are_current() const noexcept;
-  /// Shard::parameters: false if a parameter got other memory, as by Parameter::reset() or Module::to().
+  /// Called before each pass of the first `count` devices, in all processes: sends parameters that were changed by hand
+  /// to all. Throws InvalidArgument in all processes if the changes differ (Shard::parameters).
+  void begin_pass(std::size_t count);
+  /// Called when device d has no further part in the pass, or none before backward.
+  void leave_pass(std::size_t d, bool backward_follows) noexcept;
+  /// From Shard::hybrid on: false if a parameter got other memory, as by Parameter::reset() or Module::to().
   bool have_parameters() const;
 
   std::size_t bucket_count() const noexcept;  ///< Number of buckets.

@@ -80,9 +80,11 @@ class LOCKSTEP_API ReplicaSet {
   std::vector<nn::ModuleBase*> sync_replicas(std::size_t count);
   /// The description of the pass, for run_replicas(). `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
+  /// Called when a replica has run, on its thread.
+  void has_run(std::size_t replica) noexcept;
   /// Called after a pass in which replica i had rows[i] rows. Throws as ReplicaSync::end_pass() does.
   void end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place);
-  void fail_pass() noexcept { sync_.fail_pass(); }
+  void fail_pass() noexcept;
   void fail_processes() const noexcept;
 
  private:

@@ -1,0 +1,291 @@
+#include "parallel/unit_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "parallel/unit_parts.h"
+#include "runtime/registry.h"
+#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
+#include "tensor/transient_memory.h"
+
+namespace lockstep {
+namespace {
+
+using Command = OrderedCommands::Command;
+
+constexpr Command kUpdate = {-1}, kPass = {-2};
+constexpr std::chrono::seconds kLongestBeforePass(1);
+
+}  // namespace
+
+ParameterUnits::Exchange::Exchange(ParameterUnits& units, std::span<const Device> devices,
+                                   const CommunicatorOptions& options)
+    : units_(units),
+      communicator_(std::vector<Device>(devices.begin(), devices.end()), units.world_, options),
+      slots_(units.buffers_),
+      places_(devices.size(), Place::before_pass) {
+  for (const Device& device : devices) streams_.push_back(Stream::from_pool(device, StreamPriority::high));
+  commands_.emplace(units.world_, static_cast<OrderedCommands::Executor&>(*this), "exchange of sharded parameters");
+}
+
+void ParameterUnits::Exchange::leave() {
+  {
+    const std::scoped_lock lock(units_.mutex_);
+    for (std::size_t d = 0; d < places_.size(); ++d) set_place(d, Place::outside);
+  }
+  commands_.reset();
+  for (const Slot& slot : slots_) wait_for_copies(slot);
+  for (const Slot& slot : singles_) wait_for_copies(slot);
+}
+
+void ParameterUnits::Exchange::wait_for_copies(const Slot& slot) const {
+  for (const Stream& stream : streams_)
+    for (const cuda::Event& copy : slot.copies) stream.wait(copy);
+}
+
+template <class F>
+void ParameterUnits::Exchange::for_slots(const F& f) {
+  for (Slot& slot : slots_) f(slot);
+  for (Slot& slot : singles_) f(slot);
+}
+
+ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find(const Piece& piece) {
+  Slot* found = nullptr;
+  for_slots([&](Slot& slot) {
+    if (slot.piece == piece) found = &slot;
+  });
+  return found;
+}
+
+void ParameterUnits::Exchange::has_taken(std::size_t d, const Piece& piece) {
+  const Slot* const taken = find(piece);
+  if (!taken || taken->passed[d]) return;
+  for_slots([&](Slot& slot) {
+    if (slot.piece && slot.number <= taken->number) slot.passed[d] = true;
+  });
+  changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::set_place(std::size_t d, Place place) {
+  if (places_[d] == place) return;
+  if (places_[d] == Place::outside && place != Place::outside)
+    for_slots([&](Slot& slot) {
+      if (slot.piece) slot.passed[d] = false;
+    });
+  places_[d] = place;
+  place == Place::outside ? pass_all(d) : changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::pass_all(std::size_t d) {
+  for_slots([&](Slot& slot) {
+    if (slot.piece) slot.passed[d] = true;
+  });
+  changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::ask(const Piece& piece) {
+  if (!asked_.insert(piece).second) return;
+  commands_->want({std::int64_t(piece.unit), std::int64_t(piece.dtype), piece.begin, piece.size});
+}
+
+// Waits until done(), at most for the processes' time limit.
+template <class Done>
+void ParameterUnits::Exchange::wait(Lock& lock, const char* what, const Done& done) {
+  const World& world = units_.world_;
+  const auto end = std::chrono::steady_clock::now() + world.time_limit();
+  if (!changed_.wait_until(lock, end, [&] { return has_failed_ || done(); })) {
+    lock.unlock();
+    world.transport()->fail(text("process ", world.rank().value(), " on ", world.host(world.rank()), " waited ",
+                                 world.time_limit().count(), " ms for ", what));
+    lock.lock();
+    changed_.wait(lock, [this] { return has_failed_; });
+  }
+  if (has_failed_) std::rethrow_exception(commands_->failure());
+}
+
+void ParameterUnits::Exchange::await(Lock& lock, std::size_t d, const Piece& piece) {
+  if (is_updating_)
+    throw InvalidArgument(
+        "[DataParallel] expected no use of whole parameters (Shard::parameters) while an optimizer changes them, got "
+        "one: use them before or after Optimizer::step()");
+  if (find(piece)) return;
+  pass_all(d);  // it needs another one
+  int& waiting = ++awaited_[piece];
+  const auto is_there = [&] { return find(piece) != nullptr; };
+  try {
+    ask(piece);
+    while (!is_there()) {
+      // If others needed many pieces at once, this one may have gone again.
+      wait(lock, text("the parameters of bucket ", piece.unit, " from the other processes").c_str(),
+           [&] { return is_there() || !asked_.contains(piece); });
+      if (!is_there()) ask(piece);
+    }
+  } catch (...) {
+    if (--waiting == 0) awaited_.erase(piece);
+    changed_.notify_all();
+    throw;
+  }
+  if (--waiting == 0) awaited_.erase(piece);
+  changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::begin_update(Lock& lock) {
+  if (is_updating_) return;  // an update has failed
+  commands_->want_together(kUpdate);
+  awaits_others_ = true;
+  changed_.notify_all();
+  wait(lock, "the other processes to reach an update of sharded parameters", [this] { return is_updating_; });
+  for (const Stream& stream : streams_) current_stream(stream.device()).wait(stream.record());
+}
+
+void ParameterUnits::Exchange::begin_pass(Lock& lock, std::size_t count) {
+  beginning_ = count;
+  commands_->want_together(kPass);
+  awaits_others_ = true;
+  changed_.notify_all();
+  wait(lock, "the other processes to reach a pass", [this, before = passes_] { return passes_ > before; });
+}
+
+void ParameterUnits::Exchange::end_update() {
+  for (const Stream& stream : streams_) stream.wait(current_stream(stream.device()).record());
+  is_updating_ = false;
+  changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::has_failed() noexcept {
+  const std::scoped_lock lock(units_.mutex_);
+  has_failed_ = true;
+  changed_.notify_all();
+}
+
+void ParameterUnits::Exchange::execute(const Command& command) {
+  Lock lock(units_.mutex_);
+  if (command == kUpdate) {
+    for (Slot& slot : slots_) slot.piece.reset();
+    for (const Slot& slot : singles_) wait_for_copies(slot);
+    singles_.clear();
+    is_updating_ = true;
+    awaits_others_ = false;
+    return changed_.notify_all();
+  }
+  if (command == kPass) {  // from here on, so that this comes before the exchanges for the pass
+    for (std::size_t d = 0; d < places_.size(); ++d) set_place(d, d < beginning_ ? Place::in_pass : Place::outside);
+    ++passes_;
+    awaits_others_ = false;
+    return changed_.notify_all();
+  }
+  const Piece piece = {std::size_t(command[0]), DType(command[1]), command[2], command[3]};
+  changed_.wait(lock, [&] { return has_failed_ || (!is_updating_ && piece.unit < units_.units_.size()); });
+  if (has_failed_) return;
+  gather(lock, piece);
+  asked_.erase(piece);
+  changed_.notify_all();
+}
+
+// A thread that waits for what is in the slot takes it first, and so does a device in a pass. (Whether a pass
+// comes, such as a backward after a forward, is not known.)
+void ParameterUnits::Exchange::let_be_taken(Lock& lock, const Slot& slot) {
+  const auto is_free = [&] {
+    if (has_failed_ || !slot.piece) return true;
+    return !awaited_.contains(*slot.piece) &&
+           (awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end());
+  };
+  while (!changed_.wait_until(lock, std::chrono::steady_clock::now() + kLongestBeforePass, is_free))
+    for (std::size_t d = 0; d < places_.size(); ++d)
+      if (places_[d] == Place::before_pass) set_place(d, Place::outside);
+}
+
+// An empty slot, the same one in all processes. The streams have waited for the copies out of it.
+ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
+  Slot* slot = nullptr;
+  std::int64_t elements = piece.size;
+  if (units_.is_whole(piece)) {
+    slot = &slots_[next_];
+    next_ = (next_ + 1) % slots_.size();
+    let_be_taken(lock, *slot);
+    elements /= std::int64_t(streams_.size());
+  } else {
+    // Single parameters take at most half a unit.
+    const auto bytes_of = [](const Piece& each) { return std::size_t(each.size) * size_of(each.dtype); };
+    std::size_t bytes = bytes_of(piece);
+    for (const Slot& single : singles_) bytes += bytes_of(*single.piece);
+    for (; !singles_.empty() && bytes > units_.unit_bytes_ / 2; singles_.pop_front()) {
+      let_be_taken(lock, singles_.front());
+      bytes -= bytes_of(*singles_.front().piece);
+      wait_for_copies(singles_.front());
+    }
+    slot = &singles_.emplace_back();
+  }
+  slot->piece.reset();
+  wait_for_copies(*slot);
+  slot->shares.resize(streams_.size());
+  for (std::size_t d = 0; d < streams_.size(); ++d) {
+    Tensor& share = slot->shares[d];
+    if (share.defined() && share.dtype() == piece.dtype && share.numel() == elements) continue;
+    share = Tensor();
+    const StreamGuard on(streams_[d]);
+    share = make_tensor(device_state(streams_[d].device()), {elements}, piece.dtype);
+  }
+  slot->copies.clear();
+  slot->full.clear();
+  return *slot;
+}
+
+// This process's own parts of the piece's unit, in its dtype, by device.
+std::vector<Tensor> ParameterUnits::Exchange::own_parts(const Piece& piece) {
+  Unit& unit = units_.units_[piece.unit];
+  if (!units_.is_converted(piece)) return unit.shares;
+  auto found = std::ranges::find(unit.converted, piece.dtype, &Converted::dtype);
+  if (found == unit.converted.end()) {
+    Converted made = {.dtype = piece.dtype};
+    for (std::size_t d = 0; d < streams_.size(); ++d) {
+      const StreamGuard on(streams_[d]);
+      made.shares.push_back(make_tensor(device_state(streams_[d].device()), {unit.part}, piece.dtype));
+    }
+    found = unit.converted.insert(unit.converted.end(), std::move(made));
+  }
+  found->is_used = true;
+  for (std::size_t d = 0; d < streams_.size() && found->is_stale; ++d) {
+    const StreamGuard on(streams_[d]);
+    copy_values(found->shares[d], unit.shares[d]);
+  }
+  found->is_stale = false;
+  return found->shares;
+}
+
+void ParameterUnits::Exchange::gather(Lock& lock, const Piece& piece) {
+  Slot& slot = slot_for(lock, piece);
+  if (has_failed_) return;
+  const std::vector<Tensor> own = own_parts(piece);
+  const Unit& unit = units_.units_[piece.unit];
+  const std::size_t devices = streams_.size(), element = size_of(piece.dtype), processes = units_.processes_;
+  const auto at = [&](const Tensor& tensor, std::int64_t first) {
+    return tensor.impl()->data() + std::size_t(first) * element;
+  };
+  std::vector<Transfer> transfers;
+  const bool is_whole = units_.is_whole(piece);
+  for_parts(unit.part, piece.begin, piece.size,
+            [&](std::size_t rank, std::int64_t within, std::int64_t begin, std::int64_t count) {
+              const std::size_t d = rank % devices, from = rank / devices;
+              const std::int64_t place = is_whole ? std::int64_t(from) * unit.part : begin;
+              for (std::size_t to = 0; to < processes; ++to)
+                transfers.push_back({.from = int(rank),
+                                     .to = int(to * devices + d),
+                                     .send = from == units_.process_ ? at(own[d], within) : nullptr,
+                                     .receive = to == units_.process_ ? at(slot.shares[d], place) : nullptr,
+                                     .count = std::size_t(count) * element});
+            });
+  communicator_.send_receive(streams_, transfers, kUInt8);
+  for (const Stream& stream : streams_) slot.full.push_back(stream.record());
+  slot.piece = piece;
+  slot.number = ++exchanges_;
+  slot.passed.clear();
+  for (const Place place : places_) slot.passed.push_back(place == Place::outside);
+}
+
+}  // namespace lockstep

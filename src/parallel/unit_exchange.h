@@ -1,0 +1,113 @@
+// Parts of units that other processes hold (parallel/parameter_units.h).
+//
+// An exchange gives this process all parts of a piece: each device gets those of the devices with its number in all
+// processes, in one of a fixed number of slots. From there the devices of the process copy for themselves, as if the
+// parts were always there. An exchange is a collective; but a process takes part in it whatever its own threads are
+// doing, and so a process may ask for any piece at any time: the processes execute the same exchanges in the same order
+// (distributed/ordered_commands.h), and so have the same pieces in their slots.
+//
+// A device that is in a pass takes a piece from its slot before another one comes there, also if its process is behind
+// the others. If it asked for the piece again, the others would take part in that exchange only after later work of
+// theirs; and this may wait for a sum to which the device has not contributed yet.
+//
+// An update of the parts is a command too, which all ask for together: an exchange comes before or after it in all
+// processes.
+//
+// Orders on streams, besides those of parameter_units.h, each by an event:
+//   1. an exchange into a slot -> copies out of the slot, on each device;
+//   2. those copies -> the next exchange into the slot;
+//   3. all exchanges before an update -> the update of the parts (begin_update);
+//   4. the update -> later exchanges (end_update). They convert the parts to 16 bits too, if these are asked for.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "distributed/ordered_commands.h"
+#include "parallel/parameter_units.h"
+
+namespace lockstep {
+
+// All functions but execute() and has_failed() are called with the units' mutex held.
+class ParameterUnits::Exchange final : OrderedCommands::Executor {
+ public:
+  Exchange(ParameterUnits& units, std::span<const Device> devices, const CommunicatorOptions& options);
+  ~Exchange() override = default;
+  /// Call before the parts are freed, without the lock: waits until no process needs them. Later work on streams()
+  /// starts after all copies out of slots.
+  void leave();
+
+  /// All parts of a piece in this process. A whole unit: on each device [processes * part]. A single parameter: on each
+  /// device [the piece's size], of which the elements of the device's parts are there.
+  struct Slot {
+    std::optional<Piece> piece;
+    std::vector<Tensor> shares;       // by device
+    std::vector<cuda::Event> full;    // recorded after the exchange, by device
+    std::vector<cuda::Event> copies;  // out of the slot, since then
+    std::uint64_t number = 0;         // of the exchange
+    std::vector<bool> passed;         // by device: it has taken this piece, or a later one, or is in no pass
+  };
+  /// Null if the piece is not in this process.
+  Slot* find(const Piece& piece);
+  /// Asks for the piece, and does not wait.
+  void ask(const Piece& piece);
+  /// Waits for device d until the piece is in this process; releases the lock meanwhile. Throws CollectiveError, and
+  /// InvalidArgument during an update.
+  void await(Lock& lock, std::size_t d, const Piece& piece);
+  /// Call when device d uses the piece, after its copies were enqueued.
+  void has_taken(std::size_t d, const Piece& piece);
+  /// Waits until all processes have called it; releases the lock meanwhile. The first `count` devices are in a pass
+  /// then.
+  void begin_pass(Lock& lock, std::size_t count);
+  /// A device is in a pass until it uses no parameters in it any more. Before a pass that may come, such as between
+  /// forward and backward, it counts as in a pass for a second.
+  enum class Place : std::uint8_t { outside, before_pass, in_pass };
+  void set_place(std::size_t d, Place place);
+
+  /// Waits until all processes have called it; releases the lock meanwhile. From then on until end_update() there are
+  /// no exchanges. Later work on the current streams starts after all exchanges.
+  void begin_update(Lock& lock);
+  bool is_updating() const noexcept { return is_updating_; }
+  /// Later exchanges start after the present work of the current streams.
+  void end_update();
+
+  Communicator& communicator() noexcept { return communicator_; }
+  const std::vector<Stream>& streams() const noexcept { return streams_; }
+
+ private:
+  void execute(const OrderedCommands::Command& command) override;
+  void has_failed() noexcept override;
+  template <class Done>
+  void wait(Lock& lock, const char* what, const Done& done);
+  Slot& slot_for(Lock& lock, const Piece& piece);
+  void let_be_taken(Lock& lock, const Slot& slot);
+  template <class F>
+  void for_slots(const F& f);
+  void pass_all(std::size_t d);
+  void wait_for_copies(const Slot& slot) const;
+  void gather(Lock& lock, const Piece& piece);
+  std::vector<Tensor> own_parts(const Piece& piece);
+
+  ParameterUnits& units_;
+  std::vector<Stream> streams_;  // of exchanges, by device
+  Communicator communicator_;
+  RankedCondition changed_;
+  std::vector<Slot> slots_;       // for whole units
+  std::size_t next_ = 0;          // the slot that the next whole unit gets
+  std::deque<Slot> singles_;      // for single parameters; the oldest first
+  std::set<Piece> asked_;         // that did not come yet
+  std::map<Piece, int> awaited_;  // the number of threads that wait for each piece
+  std::vector<Place> places_;     // by device
+  std::size_t beginning_ = 0;     // devices that will be in the next pass
+  std::uint64_t passes_ = 0;      // that have begun
+  bool awaits_others_ = false;    // for an update or a pass
+  std::uint64_t exchanges_ = 0;
+  bool is_updating_ = false;
+  bool has_failed_ = false;
+  std::optional<OrderedCommands> commands_;
+};
+
+}  // namespace lockstep
