@@ -15,12 +15,17 @@ ParameterUnits::Piece ParameterUnits::whole(std::size_t unit, DType dtype) const
   return {unit, dtype, 0, units_[unit].part * std::int64_t(homes_.size() * processes_)};
 }
 
-// A unit that comes in 16 bits does not also come whole in its own dtype: only few of its parameters are used so, such
-// as those of norms.
+// A unit that the device uses in 16 bits does not also come whole in its own dtype: only few of its parameters are used
+// so, such as those of norms. (What the device itself has used decides: so all devices need the same pieces.)
 ParameterUnits::Piece ParameterUnits::piece_for(const Place& place, DType dtype) {
   const Piece all = whole(place.unit, dtype);
-  if (is_converted(all) || units_[place.unit].converted.empty() || find(place.device, all)) return all;
+  const auto& converted = homes_[place.device].converted;
+  if (is_converted(all) || !converted.contains(place.unit) || find(place.device, all)) return all;
   return {place.unit, dtype, place.begin, place.size};
+}
+
+void ParameterUnits::note_conversion(Home& home, const Piece& piece) {
+  if (is_converted(piece)) home.converted.insert_or_assign(piece.unit, true);
 }
 
 std::size_t ParameterUnits::buffer_bytes(const Piece& piece) const {
@@ -102,6 +107,11 @@ void ParameterUnits::mark_converted_stale() {
 void ParameterUnits::free_unused_conversions(Unit& unit) {
   std::erase_if(unit.converted, [](const Converted& converted) { return !converted.is_used; });
   for (Converted& converted : unit.converted) converted.is_used = false;
+}
+
+void ParameterUnits::forget_unused_conversions(Home& home) {
+  std::erase_if(home.converted, [](const auto& unit) { return !unit.second; });
+  for (auto& [unit, is_used] : home.converted) is_used = false;
 }
 
 void ParameterUnits::let_copies_wait_for_each_other() {

@@ -193,7 +193,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
   free_after_copies(units_);
   units_ = std::move(units);
   ++layout_;
-  for (Home& home : homes_) home.last_piece.reset();
+  for (Home& home : homes_) home.last_piece.reset(), home.converted.clear();
 }
 
 // Copies a parameter's values from their former place to the parts of unit `to`. Those that the processes have to send
@@ -403,6 +403,7 @@ void ParameterUnits::end_update(std::span<const Tensor> parameters, Communicator
   for (std::size_t d = 0; d < homes_.size(); ++d) {
     Home& home = homes_[d];
     free_extra_buffers(d);
+    forget_unused_conversions(home);
     home.last = home.before_last = {};
     home.last_piece.reset();
   }

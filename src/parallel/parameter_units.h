@@ -172,6 +172,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::map<std::pair<Use, Use>, Use> next = {};  // the use that followed two others
     std::optional<Piece> last_piece = {};          // the whole unit that was used last
     bool expects_another = false;                  // a unit was not yet brought ahead, since last_piece came into use
+    std::map<std::size_t, bool> converted = {};    // units it uses in another dtype; true: since the last update
     std::uint64_t step = 0;                        // the captured step that its buffers belong to; 0: none
   };
 
@@ -220,6 +221,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void convert_shares(std::size_t d, std::size_t unit, DType dtype);
   void mark_converted_stale();
   void free_unused_conversions(Unit& unit);
+  void note_conversion(Home& home, const Piece& piece);
+  static void forget_unused_conversions(Home& home);
   void let_copies_wait_for_each_other();
   const std::vector<Tensor>& shares_of(const Piece& piece) const;
   Tensor held(const Unit& unit, std::size_t rank, std::int64_t within, std::int64_t count) const;

@@ -100,6 +100,7 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
   }
   std::byte* const address = buffer->memory.impl()->data() + std::size_t(place.begin - piece.begin) * size_of(dtype);
   note_use(home, {&memory, dtype}, piece);
+  note_conversion(home, piece);
   // Now, because the copies wait for all work enqueued so far that has used the buffer, and not yet for this operation.
   if (home.expects_another) bring_ahead(place.device);
   return address;
@@ -226,8 +227,9 @@ void ParameterUnits::copy(std::size_t d, const Buffer& buffer, const Piece& piec
   const DeviceState& device = device_state(homes_[d].device);
   const StreamHandle stream = StreamAccess::handle(homes_[d].copies);
   use_in_capture(*buffer.memory.impl()->storage);
-  const auto enqueue = [&](const Tensor& share, std::byte* in_buffer, std::size_t row_bytes, std::size_t rows) {
-    std::byte* const in_share = share.impl()->data();
+  const auto enqueue = [&](const Tensor& share, std::size_t first, std::byte* in_buffer, std::size_t row_bytes,
+                           std::size_t rows) {
+    std::byte* const in_share = share.impl()->data() + first;
     use_in_capture(*share.impl()->storage);
     Copy copy = {.to = in_share,
                  .from = in_buffer,
@@ -250,15 +252,15 @@ void ParameterUnits::copy(std::size_t d, const Buffer& buffer, const Piece& piec
   if (is_whole(piece)) {
     const std::size_t part = std::size_t(unit.part) * size_of(piece.dtype);
     for (std::size_t share = 0; share < homes_.size() && part > 0; ++share)
-      enqueue(shares_of(piece)[share], begin + share * part, part, processes_);
+      enqueue(shares_of(piece)[share], 0, begin + share * part, part, processes_);
     return;
   }
   for_parts(unit.part, piece.begin, piece.size,
             [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t count) {
               const std::size_t element = size_of(piece.dtype);
-              const Tensor part = exchange_ ? elements(shares_of(piece)[rank % homes_.size()], at, count)
-                                            : held(unit, rank, within, count);
-              enqueue(part, begin + std::size_t(at) * element, std::size_t(count) * element, 1);
+              const Tensor part = exchange_ ? shares_of(piece)[rank % homes_.size()] : held(unit, rank, within, count);
+              enqueue(part, exchange_ ? std::size_t(at) * element : 0, begin + std::size_t(at) * element,
+                      std::size_t(count) * element, 1);
             });
 }
 

@@ -115,8 +115,16 @@ void ParameterUnits::Exchange::await(Lock& lock, std::size_t d, const Piece& pie
         "one: use them before or after Optimizer::step()");
   if (find(piece)) return;
   pass_all(d);  // it needs another one
+  const Place before = places_[d];
+  if (before == Place::in_pass)
+    set_place(d, Place::before_pass);  // others may need the slots before this device goes on
   int& waiting = ++awaited_[piece];
   const auto is_there = [&] { return find(piece) != nullptr; };
+  const auto end = [&] {
+    if (--waiting == 0) awaited_.erase(piece);
+    if (before == Place::in_pass) set_place(d, before);
+    changed_.notify_all();
+  };
   try {
     ask(piece);
     while (!is_there()) {
@@ -126,12 +134,10 @@ void ParameterUnits::Exchange::await(Lock& lock, std::size_t d, const Piece& pie
       if (!is_there()) ask(piece);
     }
   } catch (...) {
-    if (--waiting == 0) awaited_.erase(piece);
-    changed_.notify_all();
+    end();
     throw;
   }
-  if (--waiting == 0) awaited_.erase(piece);
-  changed_.notify_all();
+  end();
 }
 
 void ParameterUnits::Exchange::begin_update(Lock& lock) {
@@ -203,20 +209,20 @@ void ParameterUnits::Exchange::let_be_taken(Lock& lock, const Slot& slot) {
 // An empty slot, the same one in all processes. The streams have waited for the copies out of it.
 ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
   Slot* slot = nullptr;
-  std::int64_t elements = piece.size;
+  std::size_t bytes_each = std::size_t(piece.size) * size_of(piece.dtype);
   if (units_.is_whole(piece)) {
     slot = &slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     let_be_taken(lock, *slot);
-    elements /= std::int64_t(streams_.size());
+    bytes_each = units_.buffer_bytes(piece) / streams_.size();
   } else {
     // Single parameters take at most half a unit.
-    const auto bytes_of = [](const Piece& each) { return std::size_t(each.size) * size_of(each.dtype); };
-    std::size_t bytes = bytes_of(piece);
-    for (const Slot& single : singles_) bytes += bytes_of(*single.piece);
+    const auto bytes_of = [](const Slot& single) { return single.shares[0].impl()->storage->bytes; };
+    std::size_t bytes = bytes_each;
+    for (const Slot& single : singles_) bytes += bytes_of(single);
     for (; !singles_.empty() && bytes > units_.unit_bytes_ / 2; singles_.pop_front()) {
       let_be_taken(lock, singles_.front());
-      bytes -= bytes_of(*singles_.front().piece);
+      bytes -= bytes_of(singles_.front());
       wait_for_copies(singles_.front());
     }
     slot = &singles_.emplace_back();
@@ -226,10 +232,10 @@ ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, c
   slot->shares.resize(streams_.size());
   for (std::size_t d = 0; d < streams_.size(); ++d) {
     Tensor& share = slot->shares[d];
-    if (share.defined() && share.dtype() == piece.dtype && share.numel() == elements) continue;
+    if (share.defined() && share.impl()->storage->bytes == bytes_each) continue;
     share = Tensor();
     const StreamGuard on(streams_[d]);
-    share = make_tensor(device_state(streams_[d].device()), {elements}, piece.dtype);
+    share = make_tensor(device_state(streams_[d].device()), {std::int64_t(bytes_each)}, kUInt8);
   }
   slot->copies.clear();
   slot->full.clear();
@@ -264,7 +270,7 @@ void ParameterUnits::Exchange::gather(Lock& lock, const Piece& piece) {
   const std::vector<Tensor> own = own_parts(piece);
   const Unit& unit = units_.units_[piece.unit];
   const std::size_t devices = streams_.size(), element = size_of(piece.dtype), processes = units_.processes_;
-  const auto at = [&](const Tensor& tensor, std::int64_t first) {
+  const auto at = [element](const Tensor& tensor, std::int64_t first) {
     return tensor.impl()->data() + std::size_t(first) * element;
   };
   std::vector<Transfer> transfers;

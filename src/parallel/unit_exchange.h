@@ -40,8 +40,8 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   /// starts after all copies out of slots.
   void leave();
 
-  /// All parts of a piece in this process. A whole unit: on each device [processes * part]. A single parameter: on each
-  /// device [the piece's size], of which the elements of the device's parts are there.
+  /// All parts of a piece in this process, as bytes. A whole unit: on each device [processes * part]. A single
+  /// parameter: on each device [the piece's size], of which the elements of the device's parts are there.
   struct Slot {
     std::optional<Piece> piece;
     std::vector<Tensor> shares;       // by device

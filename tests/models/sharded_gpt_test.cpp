@@ -1,43 +1,68 @@
 // A GPT that does not fit on a device: its parameters, gradients and AdamW's state are four times the device's memory.
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <optional>
+#include <vector>
 
 #include <lockstep/lockstep.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/runtime/trace.h>
 
 #include "models/gpt.h"
+#include "support/in_processes.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kLength = 8;
 
+// The sum over the rows of this process.
 Tensor loss_of(DataParallel<Gpt>& model, const Tensor& tokens, std::optional<DType> autocast) {
   std::optional<Autocast> region;
   if (autocast) region.emplace(*autocast);
-  const Tensor logits = model(tokens.slice(1, 0, kLength).to(model.device()));
-  return nn::functional::cross_entropy(logits.flatten(0, 1),
-                                       tokens.slice(1, 1, kLength + 1).to(model.device()).flatten());
+  const auto [first, count] = model.share().rows(tokens.size(0));
+  const Tensor rows = tokens.narrow(0, first, count).to(model.device());
+  const Tensor logits = model(rows.slice(1, 0, kLength));
+  return nn::functional::cross_entropy(logits.flatten(0, 1), rows.slice(1, 1, kLength + 1).flatten(),
+                                       {.reduction = Reduction::sum}) *
+         (1.0 / double(tokens.size(0) * kLength));
 }
 
-std::vector<std::vector<float>> trained(std::size_t memory_bytes, Shard shard, int count = 8,
-                                        std::optional<DType> autocast = {}) {
-  const SimulatedDevices devices({.count = count, .memory_bytes = memory_bytes});
-  manual_seed(5);
-  const Tensor tokens = randint(0, 64, {8, kLength + 1});
-  DataParallel model(Gpt({.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6}),
-                     {.buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20}, .shard = shard});
-  optim::AdamW optimizer(model.parameters(), {.lr = 1e-3});
-  for (int step = 0; step < 3; ++step) {
-    optimizer.zero_grad();
-    loss_of(model, tokens, autocast).backward();
-    optimizer.step();
-  }
-  std::vector<std::vector<float>> values;
-  for (const auto& [key, value] : model.state_dict()) values.push_back(value.detach().to_vector<float>());
-  return values;
+struct How {
+  std::size_t memory_bytes = std::size_t(1) << 30;  // of each device
+  int devices = 8, processes = 1;
+  std::optional<DType> autocast = {};
+};
+
+std::vector<std::vector<float>> trained(Shard shard, const How& how) {
+  const SimulatedDevices devices({.count = how.devices, .memory_bytes = how.memory_bytes});
+  const int each = how.devices / how.processes;
+  std::vector<std::vector<std::vector<float>>> found(std::size_t(how.processes));
+  const auto failures = testing::in_processes(how.processes, [&](const World& world) {
+    manual_seed(5);
+    const Tensor tokens = randint(0, 64, {8, kLength + 1});
+    std::vector<int> own;
+    for (int d = 0; d < each; ++d) own.push_back(world.rank().value() * each + d);
+    DataParallel model(Gpt({.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6}),
+                       {.device_ids = own,
+                        .buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20},
+                        .shard = shard,
+                        .world = world,
+                        .loss = ProcessLoss::sum});
+    optim::AdamW optimizer(model.parameters(), {.lr = 1e-3});
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      loss_of(model, tokens, how.autocast).backward();
+      optimizer.step();
+    }
+    for (const auto& [key, value] : model.state_dict())
+      found[std::size_t(world.rank().value())].push_back(value.detach().to_vector<float>());
+  });
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  for (const auto& values : found) EXPECT_EQ(values, found[0]);
+  return found[0];
 }
 
 std::size_t parameter_bytes() {
@@ -50,17 +75,22 @@ std::size_t parameter_bytes() {
 
 TEST(ShardedGpt, TrainsInAQuarterOfItsMemoryToTheSameBits) {
   const std::size_t all = 4 * parameter_bytes();  // with gradients and two tensors of state
-  EXPECT_THROW(trained(all / 4, Shard::none), OutOfMemory);
-  EXPECT_THROW(trained(all / 4, Shard::gradients), OutOfMemory);
-  EXPECT_EQ(trained(all / 4, Shard::parameters), trained(std::size_t(1) << 30, Shard::none));
+  EXPECT_THROW(trained(Shard::none, {.memory_bytes = all / 4}), OutOfMemory);
+  EXPECT_THROW(trained(Shard::gradients, {.memory_bytes = all / 4}), OutOfMemory);
+  const auto expected = trained(Shard::none, {});
+  EXPECT_EQ(trained(Shard::parameters, {.memory_bytes = all / 4}), expected);
+  for (const int processes : {2, 8})  // which have slots too
+    EXPECT_EQ(trained(Shard::parameters, {.memory_bytes = all / 3, .processes = processes}), expected) << processes;
 }
 
 TEST(ShardedGpt, TrainsToTheSameBitsUnderAutocast) {
-  for (const int devices : {2, 3, 5})
-    for (const DType dtype : {kBFloat16, kFloat16})
-      EXPECT_EQ(trained(std::size_t(1) << 30, Shard::parameters, devices, dtype),
-                trained(std::size_t(1) << 30, Shard::none, devices, dtype))
-          << devices << ' ' << dtype;
+  for (const int devices : {2, 3, 6})
+    for (const DType dtype : {kBFloat16, kFloat16}) {
+      const auto expected = trained(Shard::none, {.devices = devices, .autocast = dtype});
+      for (const int processes : {1, devices})
+        EXPECT_EQ(trained(Shard::parameters, {.devices = devices, .processes = processes, .autocast = dtype}), expected)
+            << devices << ' ' << processes << ' ' << dtype;
+    }
 }
 
 // A pass brings each unit once, though layers lie in several units, which take turns. Under autocast each parameter is
