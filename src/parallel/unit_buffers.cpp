@@ -87,7 +87,7 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
       find_taken(this, [&](const Taken& each) { return each.device == place.device && each.piece == piece; });
   if (own && (!buffer || buffer->brought != own->brought)) throw_gone(home.device);
   if (!buffer && comes_from_others(piece)) {
-    exchange_->await(lock, place.device, piece);
+    exchange_->await(lock, piece);
     buffer = find(place.device, piece);
   }
   if (!buffer) buffer = &fetch(place.device, piece);

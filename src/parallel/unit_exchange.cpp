@@ -19,7 +19,7 @@ namespace {
 using Command = OrderedCommands::Command;
 
 constexpr Command kUpdate = {-1}, kPass = {-2};
-constexpr std::chrono::seconds kLongestBeforePass(1);
+constexpr std::chrono::milliseconds kPatience(50), kLongestBeforePass(1000);
 
 }  // namespace
 
@@ -28,7 +28,8 @@ ParameterUnits::Exchange::Exchange(ParameterUnits& units, std::span<const Device
     : units_(units),
       communicator_(std::vector<Device>(devices.begin(), devices.end()), units.world_, options),
       slots_(units.buffers_),
-      places_(devices.size(), Place::before_pass) {
+      places_(devices.size(), Place::before_pass),
+      since_(devices.size(), Clock::now()) {
   for (const Device& device : devices) streams_.push_back(Stream::from_pool(device, StreamPriority::high));
   commands_.emplace(units.world_, static_cast<OrderedCommands::Executor&>(*this), "exchange of sharded parameters");
 }
@@ -66,7 +67,7 @@ void ParameterUnits::Exchange::has_taken(std::size_t d, const Piece& piece) {
   const Slot* const taken = find(piece);
   if (!taken || taken->passed[d]) return;
   for_slots([&](Slot& slot) {
-    if (slot.piece && slot.number <= taken->number) slot.passed[d] = true;
+    if (&slot == taken || slot.number + units_.buffers_ <= taken->number) slot.passed[d] = true;
   });
   changed_.notify_all();
 }
@@ -78,6 +79,7 @@ void ParameterUnits::Exchange::set_place(std::size_t d, Place place) {
       if (slot.piece) slot.passed[d] = false;
     });
   places_[d] = place;
+  since_[d] = Clock::now();
   place == Place::outside ? pass_all(d) : changed_.notify_all();
 }
 
@@ -97,7 +99,7 @@ void ParameterUnits::Exchange::ask(const Piece& piece) {
 template <class Done>
 void ParameterUnits::Exchange::wait(Lock& lock, const char* what, const Done& done) {
   const World& world = units_.world_;
-  const auto end = std::chrono::steady_clock::now() + world.time_limit();
+  const auto end = Clock::now() + world.time_limit();
   if (!changed_.wait_until(lock, end, [&] { return has_failed_ || done(); })) {
     lock.unlock();
     world.transport()->fail(text("process ", world.rank().value(), " on ", world.host(world.rank()), " waited ",
@@ -108,21 +110,16 @@ void ParameterUnits::Exchange::wait(Lock& lock, const char* what, const Done& do
   if (has_failed_) std::rethrow_exception(commands_->failure());
 }
 
-void ParameterUnits::Exchange::await(Lock& lock, std::size_t d, const Piece& piece) {
+void ParameterUnits::Exchange::await(Lock& lock, const Piece& piece) {
   if (is_updating_)
     throw InvalidArgument(
         "[DataParallel] expected no use of whole parameters (Shard::parameters) while an optimizer changes them, got "
         "one: use them before or after Optimizer::step()");
   if (find(piece)) return;
-  pass_all(d);  // it needs another one
-  const Place before = places_[d];
-  if (before == Place::in_pass)
-    set_place(d, Place::before_pass);  // others may need the slots before this device goes on
   int& waiting = ++awaited_[piece];
   const auto is_there = [&] { return find(piece) != nullptr; };
   const auto end = [&] {
     if (--waiting == 0) awaited_.erase(piece);
-    if (before == Place::in_pass) set_place(d, before);
     changed_.notify_all();
   };
   try {
@@ -193,40 +190,51 @@ void ParameterUnits::Exchange::execute(const Command& command) {
   changed_.notify_all();
 }
 
-// A thread that waits for what is in the slot takes it first, and so does a device in a pass. (Whether a pass
-// comes, such as a backward after a forward, is not known.)
-void ParameterUnits::Exchange::let_be_taken(Lock& lock, const Slot& slot) {
-  const auto is_free = [&] {
-    if (has_failed_ || !slot.piece) return true;
-    return !awaited_.contains(*slot.piece) &&
-           (awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end());
-  };
-  while (!changed_.wait_until(lock, std::chrono::steady_clock::now() + kLongestBeforePass, is_free))
-    for (std::size_t d = 0; d < places_.size(); ++d)
-      if (places_[d] == Place::before_pass) set_place(d, Place::outside);
+// A thread that waits for what is in a slot takes it first, and so does a device in a pass.
+bool ParameterUnits::Exchange::is_free(const Slot& slot) const {
+  if (!slot.piece) return true;
+  return !awaited_.contains(*slot.piece) &&
+         (awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end());
 }
 
-// An empty slot, the same one in all processes. The streams have waited for the copies out of it.
+// An empty slot. The streams have waited for the copies out of it. If no slot becomes free, because devices need units
+// in different orders, makes another one: it goes when it is free.
 ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
+  const auto let_go = [this](const Slot& slot) {
+    wait_for_copies(slot);
+    return true;
+  };
   Slot* slot = nullptr;
   std::size_t bytes_each = std::size_t(piece.size) * size_of(piece.dtype);
   if (units_.is_whole(piece)) {
-    slot = &slots_[next_];
-    next_ = (next_ + 1) % slots_.size();
-    let_be_taken(lock, *slot);
     bytes_each = units_.buffer_bytes(piece) / streams_.size();
+    const auto find_free = [&] {
+      slot = nullptr;
+      for (Slot& each : slots_)
+        if (is_free(each) && (!slot || each.number < slot->number)) slot = &each;
+      return slot || has_failed_;
+    };
+    if (!changed_.wait_until(lock, Clock::now() + kPatience, find_free)) slot = &slots_.emplace_back();
+    for (std::size_t d = 0; d < places_.size(); ++d)
+      if (places_[d] == Place::before_pass && since_[d] + kLongestBeforePass < Clock::now())
+        set_place(d, Place::outside);
+    std::size_t extra = slots_.size() - units_.buffers_;
+    std::erase_if(slots_, [&](const Slot& each) {
+      return extra > 0 && &each != slot && is_free(each) && let_go(each) && extra-- > 0;
+    });
   } else {
-    // Single parameters take at most half a unit.
+    // Single parameters take at most half a unit, if they are free.
     const auto bytes_of = [](const Slot& single) { return single.shares[0].impl()->storage->bytes; };
     std::size_t bytes = bytes_each;
     for (const Slot& single : singles_) bytes += bytes_of(single);
-    for (; !singles_.empty() && bytes > units_.unit_bytes_ / 2; singles_.pop_front()) {
-      let_be_taken(lock, singles_.front());
-      bytes -= bytes_of(singles_.front());
-      wait_for_copies(singles_.front());
-    }
+    std::erase_if(singles_, [&](const Slot& each) {
+      if (bytes <= units_.unit_bytes_ / 2 || !is_free(each)) return false;
+      bytes -= bytes_of(each);
+      return let_go(each);
+    });
     slot = &singles_.emplace_back();
   }
+  if (has_failed_) std::rethrow_exception(commands_->failure());
   slot->piece.reset();
   wait_for_copies(*slot);
   slot->shares.resize(streams_.size());
@@ -266,7 +274,6 @@ std::vector<Tensor> ParameterUnits::Exchange::own_parts(const Piece& piece) {
 
 void ParameterUnits::Exchange::gather(Lock& lock, const Piece& piece) {
   Slot& slot = slot_for(lock, piece);
-  if (has_failed_) return;
   const std::vector<Tensor> own = own_parts(piece);
   const Unit& unit = units_.units_[piece.unit];
   const std::size_t devices = streams_.size(), element = size_of(piece.dtype), processes = units_.processes_;

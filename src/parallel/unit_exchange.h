@@ -4,11 +4,12 @@
 // processes, in one of a fixed number of slots. From there the devices of the process copy for themselves, as if the
 // parts were always there. An exchange is a collective; but a process takes part in it whatever its own threads are
 // doing, and so a process may ask for any piece at any time: the processes execute the same exchanges in the same order
-// (distributed/ordered_commands.h), and so have the same pieces in their slots.
+// (distributed/ordered_commands.h).
 //
 // A device that is in a pass takes a piece from its slot before another one comes there, also if its process is behind
-// the others. If it asked for the piece again, the others would take part in that exchange only after later work of
-// theirs; and this may wait for a sum to which the device has not contributed yet.
+// the others; if need be, the process makes more slots. If the device asked for the piece again, the others would take
+// part in that exchange only after later work of theirs; and this may wait for a sum to which the device has not
+// contributed yet.
 //
 // An update of the parts is a command too, which all ask for together: an exchange comes before or after it in all
 // processes.
@@ -20,7 +21,8 @@
 //   4. the update -> later exchanges (end_update). They convert the parts to 16 bits too, if these are asked for.
 #pragma once
 
-#include <deque>
+#include <chrono>
+#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -54,9 +56,9 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   Slot* find(const Piece& piece);
   /// Asks for the piece, and does not wait.
   void ask(const Piece& piece);
-  /// Waits for device d until the piece is in this process; releases the lock meanwhile. Throws CollectiveError, and
-  /// InvalidArgument during an update.
-  void await(Lock& lock, std::size_t d, const Piece& piece);
+  /// Waits until the piece is in this process; releases the lock meanwhile. Throws CollectiveError, and InvalidArgument
+  /// during an update.
+  void await(Lock& lock, const Piece& piece);
   /// Call when device d uses the piece, after its copies were enqueued.
   void has_taken(std::size_t d, const Piece& piece);
   /// Waits until all processes have called it; releases the lock meanwhile. The first `count` devices are in a pass
@@ -78,12 +80,14 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   const std::vector<Stream>& streams() const noexcept { return streams_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void execute(const OrderedCommands::Command& command) override;
   void has_failed() noexcept override;
   template <class Done>
   void wait(Lock& lock, const char* what, const Done& done);
   Slot& slot_for(Lock& lock, const Piece& piece);
-  void let_be_taken(Lock& lock, const Slot& slot);
+  bool is_free(const Slot& slot) const;
   template <class F>
   void for_slots(const F& f);
   void pass_all(std::size_t d);
@@ -95,15 +99,15 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   std::vector<Stream> streams_;  // of exchanges, by device
   Communicator communicator_;
   RankedCondition changed_;
-  std::vector<Slot> slots_;       // for whole units
-  std::size_t next_ = 0;          // the slot that the next whole unit gets
-  std::deque<Slot> singles_;      // for single parameters; the oldest first
-  std::set<Piece> asked_;         // that did not come yet
-  std::map<Piece, int> awaited_;  // the number of threads that wait for each piece
-  std::vector<Place> places_;     // by device
-  std::size_t beginning_ = 0;     // devices that will be in the next pass
-  std::uint64_t passes_ = 0;      // that have begun
-  bool awaits_others_ = false;    // for an update or a pass
+  std::list<Slot> slots_;                 // for whole units
+  std::list<Slot> singles_;               // for single parameters
+  std::set<Piece> asked_;                 // that did not come yet
+  std::map<Piece, int> awaited_;          // the number of threads that wait for each piece
+  std::vector<Place> places_;             // by device
+  std::vector<Clock::time_point> since_;  // by device: when it came to its place
+  std::size_t beginning_ = 0;             // devices that will be in the next pass
+  std::uint64_t passes_ = 0;              // that have begun
+  bool awaits_others_ = false;            // for an update or a pass
   std::uint64_t exchanges_ = 0;
   bool is_updating_ = false;
   bool has_failed_ = false;
