@@ -67,10 +67,11 @@ struct ResNetOnImages : Images {
 
 // A Gpt on random texts, trained by AdamW.
 template <std::int64_t vocabulary, std::int64_t texts, std::int64_t length, std::int64_t width, std::int64_t heads,
-          int layers>
+          int layers, bool tied = false>
 struct GptOnTexts {
   static Gpt net() {
-    return Gpt({.vocabulary = vocabulary, .length = length, .width = width, .heads = heads, .layers = layers});
+    return Gpt(
+        {.vocabulary = vocabulary, .length = length, .width = width, .heads = heads, .layers = layers, .tied = tied});
   }
   static Tensor input() { return lockstep::randint(0, vocabulary, {texts, length}); }
   static Tensor target() { return lockstep::randint(0, vocabulary, {texts, length}); }
@@ -87,8 +88,15 @@ struct SmallGpt : GptOnTexts<4096, 8, 128, 256, 4, 4> {
   static constexpr const char* kName = "gpt";
 };
 
-// The published small GPT-2, with its vocabulary rounded up to a multiple of 128; 8 texts of 1024 tokens. For a GPU.
-using Gpt2 = GptOnTexts<50304, 8, 1024, 768, 12, 12>;
+// GPT-2 (Radford et al. 2019), whose head uses the embedding's weight, with its vocabulary rounded up to a multiple of
+// 128; texts of 1024 tokens. Of the published sizes.
+template <std::int64_t texts, std::int64_t width, std::int64_t heads, int layers>
+using Gpt2Of = GptOnTexts<50304, texts, 1024, width, heads, layers, true>;
+// For a GPU.
+using Gpt2 = Gpt2Of<8, 768, 12, 12>;
+using Gpt2Medium = Gpt2Of<8, 1024, 16, 24>;
+using Gpt2Large = Gpt2Of<4, 1280, 20, 36>;
+using Gpt2Xl = Gpt2Of<2, 1600, 25, 48>;
 
 // Two layers 128 -> 256, 32 sequences of 64 steps; a classifier reads the last step. Trained by Adam.
 struct Lstm : Classifier {
@@ -101,11 +109,32 @@ struct Lstm : Classifier {
   }
 };
 
+/// A model whose forward runs in an autocast region.
+template <class Model>
+struct InBFloat16 : Model {
+  static constexpr lockstep::DType kAutocast = lockstep::kBFloat16;
+};
+template <class Model>
+std::optional<lockstep::DType> autocast_of() {
+  if constexpr (requires { Model::kAutocast; }) return Model::kAutocast;
+  return std::nullopt;
+}
+
 /// Calls visitor(Model()) for each model.
 template <class Visitor>
 void for_each_model(const Visitor& visitor) {
   std::apply([&](auto... models) { (visitor(models), ...); },
              std::tuple<Seed, Mlp, LeNetOnImages, ResNetOnImages, SmallGpt, Lstm>());
+}
+
+struct SmallGptInBFloat16 : InBFloat16<SmallGpt> {
+  static constexpr const char* kName = "gpt_bfloat16";
+};
+/// Calls visitor(Model()) for each model whose launches and bytes are counted: those above, and gpt with autocast.
+template <class Visitor>
+void for_each_counted_model(const Visitor& visitor) {
+  for_each_model(visitor);
+  visitor(SmallGptInBFloat16());
 }
 
 /// A net that returns the loss: on several devices, each computes the loss of its shard.
@@ -121,7 +150,8 @@ struct WithLoss : lockstep::nn::Module<WithLoss<Model>> {
 template <class Model, class Net = decltype(Model::net())>
 class Training {
  public:
-  explicit Training(Net net, lockstep::Device device = lockstep::Device(), std::optional<lockstep::DType> autocast = {})
+  explicit Training(Net net, lockstep::Device device = lockstep::Device(),
+                    std::optional<lockstep::DType> autocast = autocast_of<Model>())
       : net_(std::move(net)),
         input_(Model::input().to(device)),
         target_(Model::target().to(device)),
@@ -137,9 +167,18 @@ class Training {
       return net_(input_, target_);
   }
   void step() {
+    step([](const char*) {});
+  }
+  /// Calls ended(name) after each phase of the step: "forward", "backward", "update".
+  template <class Ended>
+  void step(const Ended& ended) {
     optimizer_.zero_grad();
-    loss().backward();
+    Tensor of_step = loss();
+    ended("forward");
+    of_step.backward();
+    ended("backward");
     optimizer_.step();
+    ended("update");
   }
 
  private:

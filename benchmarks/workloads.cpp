@@ -1,8 +1,8 @@
 // The workloads on which other libraries are measured too, under the same names (peer/).
 //   workloads CASE
-// Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and gpt2 for a GPU. The same with autocast: mlp_bfloat16 and so
-// on. On two devices: mlp_parallel and so on; sharded, over whole: mlp_sharded and so on. Operations: elementwise
-// matmul small d2l. All but those on two devices run on BENCH_DEVICE.
+// Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and for a GPU gpt2 gpt2_medium gpt2_large gpt2_xl. The same with
+// autocast: mlp_bfloat16 and so on. On two devices: mlp_parallel and so on; sharded, over whole: mlp_sharded and so on.
+// Operations: elementwise matmul small d2l. All but those on two devices run on BENCH_DEVICE.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -180,6 +180,9 @@ int main(int argc, char** argv) {
   });
   add_training(bench::SmallGpt(), "gpt_sdpa");  // the same here; the peers' attention differs
   add_training(bench::Gpt2(), "gpt2");
+  add_training(bench::Gpt2Medium(), "gpt2_medium");
+  add_training(bench::Gpt2Large(), "gpt2_large");
+  add_training(bench::Gpt2Xl(), "gpt2_xl");
   set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   manual_seed(0);
   if (bench::device() != "cpu") bench::wait_for_device = [] { synchronize(bench::device()); };

@@ -3,6 +3,7 @@
 
 #include <lockstep/lockstep.h>
 
+#include <optional>
 #include <vector>
 
 namespace gpt {
@@ -51,6 +52,7 @@ struct Block : lockstep::nn::Module<Block> {
 
 struct GptOptions {
   std::int64_t vocabulary, length, width, heads, layers;
+  bool tied = false;  // the head uses the embedding's weight, as the published GPT-2 does: there is no lm_head
   bool checkpoint = false;  // recompute each block in backward: less memory, a third more work
 };
 
@@ -59,15 +61,15 @@ struct Gpt : lockstep::nn::Module<Gpt> {
   lockstep::nn::Embedding wte, wpe;
   std::vector<gpt::Block> h;
   lockstep::nn::LayerNorm ln_f;
-  lockstep::nn::Linear lm_head;
+  std::optional<lockstep::nn::Linear> lm_head;
   bool checkpointed;
 
   explicit Gpt(const GptOptions& options)
       : wte(options.vocabulary, options.width),
         wpe(options.length, options.width),
         ln_f({options.width}),
-        lm_head(options.width, options.vocabulary, {.bias = false}),
         checkpointed(options.checkpoint) {
+    if (!options.tied) lm_head.emplace(options.width, options.vocabulary, lockstep::nn::LinearOptions{.bias = false});
     for (std::int64_t i = 0; i < options.layers; ++i) h.emplace_back(options.width, options.heads);
   }
   auto members() { return lockstep::nn::members("wte", wte, "wpe", wpe, "h", h, "ln_f", ln_f, "lm_head", lm_head); }
@@ -76,6 +78,6 @@ struct Gpt : lockstep::nn::Module<Gpt> {
     Tensor x = wte(tokens) + wpe(arange(double(tokens.size(1)), {.dtype = kInt64, .device = tokens.device()}));
     for (gpt::Block& block : h)
       x = checkpointed ? checkpoint([&block](const Tensor& y) { return block(y); }, x) : block(x);
-    return lm_head(ln_f(x));
+    return lm_head ? (*lm_head)(ln_f(x)) : linear(ln_f(x), wte.weight);
   }
 };
