@@ -31,6 +31,30 @@ Matrices matrices_of(const Tensor& x) {
   return {x.detach().contiguous(), std::max<std::int64_t>(columns, 1), false};
 }
 
+// The product of the first matrices.
+Matmul product_of(const Tensor& out, const Matrices& a, const Matrices& b, const ProductOptions& options) {
+  const TensorImpl& to = *out.impl();
+  const DType factors = a.tensor.dtype();
+  const int last = to.sizes.rank() - 1;
+  return {.dtype = factors,
+          .float32_output = to.dtype != factors,
+          .m = to.sizes[last - 1],
+          .n = to.sizes[last],
+          .k = a.tensor.sizes().back(),
+          .a = a.tensor.impl()->data(),
+          .b = b.tensor.impl()->data(),
+          .c = to.data(),
+          .bias = options.bias.defined() ? options.bias.impl()->data() : nullptr,
+          .lda = a.pitch,
+          .ldb = b.pitch,
+          .ldc = to.sizes[last],
+          .transpose_a = a.transposed,
+          .transpose_b = b.transposed,
+          .alpha = options.alpha,
+          .beta = options.beta,
+          .activation = options.activation};
+}
+
 // The strides of the leading dimensions, broadcast to those of `out`. For a factor without elements, which is never
 // read, they are 0, so that it does not make more calls necessary.
 Shape batch_strides(const Tensor& x, const Shape& out) {
@@ -72,22 +96,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
   const Matrices left = matrices_of(a), right = matrices_of(b);
   DeviceState& device = *to.storage->device;
   const int last = to.sizes.rank() - 1;
-  Matmul product = {.dtype = to.dtype,
-                    .m = to.sizes[last - 1],
-                    .n = to.sizes[last],
-                    .k = a.sizes().back(),
-                    .a = left.tensor.impl()->data(),
-                    .b = right.tensor.impl()->data(),
-                    .c = to.data(),
-                    .bias = options.bias.defined() ? options.bias.impl()->data() : nullptr,
-                    .lda = left.pitch,
-                    .ldb = right.pitch,
-                    .ldc = to.sizes[last],
-                    .transpose_a = left.transposed,
-                    .transpose_b = right.transposed,
-                    .alpha = options.alpha,
-                    .beta = options.beta,
-                    .activation = options.activation};
+  Matmul product = product_of(out, left, right, options);
   const StreamHandle stream = current_stream_handle(device);
   const auto use_all = [&] {
     for (const Tensor* used : {&out, &left.tensor, &right.tensor, &options.bias})
@@ -111,13 +120,14 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
     product.stride_a = batches.strides[1][inner];
     product.stride_b = batches.strides[2][inner];
   }
-  const auto element = std::int64_t(size_of(to.dtype));
+  const std::int64_t bytes[3] = {std::int64_t(size_of(to.dtype)), std::int64_t(size_of(a.dtype())),
+                                 std::int64_t(size_of(b.dtype()))};
   for (std::int64_t call = 0; call < calls; ++call) {
     std::int64_t at[3] = {}, rest = call;
     for (int d = inner - 1; d >= 0; --d) {
       const std::int64_t index = rest % batches.sizes[d];
       rest /= batches.sizes[d];
-      for (int n = 0; n < 3; ++n) at[n] += index * batches.strides[std::size_t(n)][d] * element;
+      for (int n = 0; n < 3; ++n) at[n] += index * batches.strides[std::size_t(n)][d] * bytes[n];
     }
     Matmul one = product;
     one.c = static_cast<std::byte*>(product.c) + at[0];

@@ -18,7 +18,8 @@ struct ProductOptions {
 };
 
 /// out = activation(alpha a b + beta out (+ bias)), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to
-/// out's leading dimensions without copies; out: [..., m, n], each matrix dense.
+/// out's leading dimensions without copies; out: [..., m, n], each matrix dense. out and bias have the dtype of a and
+/// b, or are float32 beside 16-bit factors.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
 
 }  // namespace lockstep

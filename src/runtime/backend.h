@@ -63,7 +63,8 @@ struct Copy {
 /// transpose_a or transpose_b. op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in
 /// elements.
 struct Matmul {
-  DType dtype = kFloat32;  ///< The floating-point type of a, b and c.
+  DType dtype = kFloat32;       ///< The floating-point type of a and b, and of c and bias unless:
+  bool float32_output = false;  ///< True: c and bias are float32; dtype is then a 16-bit type. The sum is not rounded.
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -75,6 +76,8 @@ struct Matmul {
   Activation activation = Activation::none;  ///< If not none, beta must be 0. On CUDA relu may turn NaN into 0.
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+
+  DType output() const noexcept { return float32_output ? kFloat32 : dtype; }  ///< The type of c and bias.
 };
 
 using CommunicatorHandle = void*;

@@ -288,21 +288,22 @@ TEST(FakeCuda, FreeingWaitsForTheDevice) {
   EXPECT_EQ(keeps.get(), numbered(100));
 }
 
-template <class T>
+// T: the type of the factors; Output: that of the result and the bias.
+template <class T, class Output = T>
 void expect_product(Matmul product) {
   const auto size = [&](std::int64_t rows, std::int64_t ld, std::int64_t stride) {
     return std::size_t(rows * ld + (product.batch - 1) * stride);
   };
   std::vector<T> a(size(product.transpose_a ? product.k : product.m, product.lda, product.stride_a) + 1),
-      b(size(product.transpose_b ? product.n : product.k, product.ldb, product.stride_b) + 1),
-      c(size(product.m, product.ldc, product.stride_c)), bias(std::size_t(product.n));
-  const auto fill = [](std::vector<T>& values, int step) {
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(int(i) * step % 13 - 6);
+      b(size(product.transpose_b ? product.n : product.k, product.ldb, product.stride_b) + 1);
+  std::vector<Output> c(size(product.m, product.ldc, product.stride_c)), bias(std::size_t(product.n));
+  const auto fill = []<class E>(std::vector<E>& values, int step) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = E(float(int(i) * step % 13 - 6));
   };
   fill(a, 5), fill(b, 7), fill(c, 3), fill(bias, 11);
-  const auto bytes = [](const std::vector<T>& values) {
+  const auto bytes = []<class E>(const std::vector<E>& values) {
     const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
-    return Bytes(begin, begin + values.size() * sizeof(T));
+    return Bytes(begin, begin + values.size() * sizeof(E));
   };
   const bool biased = product.bias != nullptr;
   const DeviceBytes a_there(0, bytes(a)), b_there(0, bytes(b)), c_there(0, bytes(c)), bias_there(0, bytes(bias));
@@ -320,9 +321,9 @@ void expect_product(Matmul product) {
     return;
   }
   for (std::size_t i = 0; i < c.size(); ++i) {  // libraries round the formula differently
-    T element;
-    std::memcpy(&element, got.data() + i * sizeof(T), sizeof element);
-    EXPECT_NEAR(element, c[i], 8 * std::numeric_limits<T>::epsilon() * std::abs(c[i]) + 1e-6) << i << biased;
+    Output element;
+    std::memcpy(&element, got.data() + i * sizeof(Output), sizeof element);
+    EXPECT_NEAR(element, c[i], 8 * std::numeric_limits<Output>::epsilon() * std::abs(c[i]) + 1e-6) << i << biased;
   }
 }
 
@@ -364,6 +365,29 @@ TEST_P(FakeProducts, AreTheHostsForEveryLayout) {
                 if (batch == 3) p.stride_b = 0;
                 dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);
               }
+}
+
+// alpha needs more bits than 16-bit types have.
+TEST_P(FakeProducts, OfSixteenBitsWriteFloat32) {
+  const FakeDevices devices({.cards = {0}});
+  machine().epilogues = GetParam();
+  const int marks_bias = 0;
+  for (const std::int64_t k : {0, 5})
+    for (const std::int64_t batch : {1, 3})
+      for (const bool transposed : {false, true})
+        for (const double beta : {0.0, 1.0})
+          for (const bool biased : {false, true}) {
+            if (biased && (beta != 0 || batch != 1)) continue;
+            Matmul p = small_product(k, batch, biased ? &marks_bias : nullptr);
+            p.float32_output = true;
+            p.transpose_a = transposed;
+            p.alpha = 1.0 / 1024 + 1;
+            p.beta = beta;
+            p.dtype = kBFloat16;
+            expect_product<BFloat16, float>(p);
+            p.dtype = kFloat16;
+            expect_product<Half, float>(p);
+          }
 }
 
 TEST_P(FakeProducts, EndWithAnActivation) {

@@ -291,6 +291,46 @@ TEST(BFloat16Matmul, AddsInFloat) {
   }
 }
 
+// The result in float32: not rounded to 16 bits, added to what is there, the same for any number of threads.
+TYPED_TEST(HostMatmul, WritesFloat32) {
+  if constexpr (sizeof(TypeParam) == 2) {
+    for (const Sizes sizes : {Sizes{9, 5, 3}, {150, 200, 300}, {300, 1, 500}, {33, 64, 0}})
+      for (const int transposed : {0, 1, 2, 3})
+        for (const double beta : {0.0, 1.0, -0.5}) {
+          Case<TypeParam> given(sizes, transposed & 1, transposed & 2, 2);
+          given.p.a = given.a.data();
+          given.p.b = given.b.data();
+          given.p.beta = beta;
+          given.p.float32_output = true;
+          std::vector<float> before(given.c.size()), bias(given.bias.size());
+          for (std::size_t i = 0; i < before.size(); ++i) before[i] = float(given.c[i]) * 1.001f;
+          for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = float(given.bias[i]) * 1.001f;
+          if (beta == 0) given.p.bias = bias.data();
+          std::vector<std::vector<float>> seen;
+          for (const int threads : {1, 3}) {
+            set_num_threads(threads);
+            std::vector<float>& got = seen.emplace_back(before);
+            given.p.c = got.data();
+            matmul({.parallel = true}, given.p);
+            ASSERT_TRUE(same_bits(got, seen[0])) << threads << " threads";
+          }
+          Case<TypeParam> sums = given;  // without beta and bias, which element() reads in 16 bits
+          sums.p.beta = 0;
+          sums.p.bias = nullptr;
+          for (std::int64_t i = 0; i < sizes.m; ++i)
+            for (std::int64_t j = 0; j < given.p.ldc; ++j) {
+              const auto at = std::size_t(i * given.p.ldc + j);
+              if (j >= sizes.n)
+                ASSERT_EQ(seen[0][at], before[at]) << "beyond the row";
+              else
+                ASSERT_NEAR(double(seen[0][at]),
+                            sums.element(i, j) + (beta == 0 ? double(bias[std::size_t(j)]) : beta * double(before[at])),
+                            tolerance<float>(sizes.k));
+            }
+        }
+  }
+}
+
 // All products of a batch share one matrix.
 TYPED_TEST(HostMatmul, SharesAMatrixAmongABatch) {
   Case<TypeParam> given({20, 30, 40}, false, true, 4);

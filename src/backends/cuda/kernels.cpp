@@ -81,7 +81,7 @@ cudaError_t reduce_ranks(const RankReductionArgs& reduction, DType dtype, Reduce
 }
 
 cudaError_t matmul_epilogue(const Matmul& matmul, cudaStream_t stream) {
-  switch (matmul.dtype) {
+  switch (matmul.output()) {
     case kFloat16: return matmul_epilogue_as<Half>(matmul, stream);
     case kBFloat16: return matmul_epilogue_as<BFloat16>(matmul, stream);
     case kFloat32: return matmul_epilogue_as<float>(matmul, stream);

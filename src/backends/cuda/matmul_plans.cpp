@@ -120,7 +120,8 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           alignment_of(m.b),
           alignment_of(m.c),
           alignment_of(m.bias),
-          std::int64_t(m.activation)};
+          std::int64_t(m.activation),
+          m.float32_output};
 }
 
 // If cuBLASLt does not support the epilogue (bias, activation) for this kind of product, makes a plan without it; run()
@@ -139,6 +140,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
 std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key,
                                                        cublasLtEpilogue_t epilogue) const {
   const MatmulTypes types = types_of(m.dtype, tf32_);
+  const cudaDataType_t output = types_of(m.output(), tf32_).elements;
   const Setter set{device_};
   Plan plan;
   cublasLtMatmulDesc_t description = nullptr;
@@ -151,13 +153,13 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && m.bias) {
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
-    set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types.elements);
+    set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, output);
   }
   plan.a = make_layout(device_, types.elements, m.transpose_b ? m.k : m.n, m.transpose_b ? m.n : m.k, m.ldb, m.batch,
                        m.stride_b);
   plan.b = make_layout(device_, types.elements, m.transpose_a ? m.m : m.k, m.transpose_a ? m.k : m.m, m.lda, m.batch,
                        m.stride_a);
-  plan.c = make_layout(device_, types.elements, m.n, m.m, m.ldc, m.batch, m.stride_c);
+  plan.c = make_layout(device_, output, m.n, m.m, m.ldc, m.batch, m.stride_c);
 
   cublasLtMatmulPreference_t made = nullptr;
   check(cublas_lt().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate", device_);

@@ -29,7 +29,7 @@ class MatmulPlans {
 
  private:
   // A kind of product, for which one plan is made: a Matmul with the alignment of each pointer in place of the pointer.
-  using Key = std::array<std::int64_t, 20>;
+  using Key = std::array<std::int64_t, 21>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;
   std::optional<Plan> try_make(const Matmul& matmul, const Key& key, cublasLtEpilogue_t epilogue) const;

@@ -84,21 +84,21 @@ std::vector<MemoryAccess> accesses_of(const Matmul& p) {
   std::vector<MemoryAccess> accesses;
   if (p.m <= 0 || p.n <= 0 || p.batch <= 0) return accesses;
   accesses.reserve(5);
-  const std::size_t element_bytes = size_of(p.dtype);
+  const std::size_t element_bytes = size_of(p.dtype), output_bytes = size_of(p.output());
   if (p.k > 0) {
     const std::int64_t a_rows = p.transpose_a ? p.k : p.m, a_columns = p.transpose_a ? p.m : p.k;
     const std::int64_t b_rows = p.transpose_b ? p.n : p.k, b_columns = p.transpose_b ? p.k : p.n;
     append(accesses, {p.a, a_rows, a_columns, p.lda, p.batch, p.stride_a, AccessKind::read}, element_bytes);
     append(accesses, {p.b, b_rows, b_columns, p.ldb, p.batch, p.stride_b, AccessKind::read}, element_bytes);
   }
-  if (p.bias) append(accesses, {p.bias, 1, p.n, p.n, 1, 0, AccessKind::read}, element_bytes);
+  if (p.bias) append(accesses, {p.bias, 1, p.n, p.n, 1, 0, AccessKind::read}, output_bytes);
   const Operand c = {p.c, p.m, p.n, p.ldc, p.batch, p.stride_c, AccessKind::write};
   if (p.beta != 0) {
     Operand read = c;
     read.kind = AccessKind::read;
-    append(accesses, read, element_bytes);
+    append(accesses, read, output_bytes);
   }
-  append(accesses, c, element_bytes);
+  append(accesses, c, output_bytes);
   return accesses;
 }
 

@@ -53,8 +53,9 @@ ProductPiece make_product_piece(const Matmul& p, std::int64_t m, std::int64_t n)
   ProductPiece piece;
   piece.a = MatrixDesc({m, p.k}, DnnlType::bf16, p.transpose_a ? Dims{1, p.lda} : Dims{p.lda, 1});
   piece.b = MatrixDesc({p.k, n}, DnnlType::bf16, p.transpose_b ? Dims{1, p.ldb} : Dims{p.ldb, 1});
-  piece.c = MatrixDesc({m, n}, DnnlType::bf16, Dims{p.ldc, 1});
-  if (p.bias) piece.bias = MatrixDesc({1, n}, DnnlType::bf16, Dims{n, 1});
+  const DnnlType output = p.float32_output ? DnnlType::f32 : DnnlType::bf16;
+  piece.c = MatrixDesc({m, n}, output, Dims{p.ldc, 1});
+  if (p.bias) piece.bias = MatrixDesc({1, n}, output, Dims{n, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.beta != 0) {
@@ -93,11 +94,11 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
 }
 
 std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
-  using Key = std::array<std::int64_t, 9>;
+  using Key = std::array<std::int64_t, 10>;
   static RankedMutex<LockRank::host_library> mutex;
   static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // never destroyed
   const std::pair<Key, double> key = {
-      {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transpose_a, p.transpose_b, p.bias != nullptr}, p.beta};
+      {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transpose_a, p.transpose_b, p.bias != nullptr, p.float32_output}, p.beta};
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
@@ -113,16 +114,17 @@ void run_bfloat16_piece(const Matmul& p, const ProductPlan& plan, std::int64_t i
   const OneOpenMpThread one;
   const ProductPiece& piece = plan.at(index);
   const std::int64_t row = plan.by_rows ? index * plan.size : 0, column = plan.by_rows ? 0 : index * plan.size;
-  const auto memory = [](const MatrixDesc& desc, const void* data, std::int64_t at) {
-    return dnnl::memory(desc, cpu_engine(), static_cast<BFloat16*>(const_cast<void*>(data)) + at);
+  const auto memory = [](const MatrixDesc& desc, const void* data, std::int64_t at, DType dtype = kBFloat16) {
+    return dnnl::memory(desc, cpu_engine(),
+                        static_cast<std::byte*>(const_cast<void*>(data)) + at * std::int64_t(size_of(dtype)));
   };
   const auto scratch = scratch_of(piece.scratch.get_size());
   std::unordered_map<int, dnnl::memory> arguments = {
       {DNNL_ARG_SRC, memory(piece.a, p.a, item * p.stride_a + row * (p.transpose_a ? 1 : p.lda))},
       {DNNL_ARG_WEIGHTS, memory(piece.b, p.b, item * p.stride_b + column * (p.transpose_b ? p.ldb : 1))},
-      {DNNL_ARG_DST, memory(piece.c, p.c, item * p.stride_c + row * p.ldc + column)},
+      {DNNL_ARG_DST, memory(piece.c, p.c, item * p.stride_c + row * p.ldc + column, p.output())},
       {DNNL_ARG_SCRATCHPAD, dnnl::memory(piece.scratch, cpu_engine(), scratch.get())}};
-  if (p.bias) arguments.emplace(DNNL_ARG_BIAS, memory(piece.bias, p.bias, column));
+  if (p.bias) arguments.emplace(DNNL_ARG_BIAS, memory(piece.bias, p.bias, column, p.output()));
   thread_local dnnl::stream stream(cpu_engine());
   piece.primitive.execute(stream, arguments);
 }

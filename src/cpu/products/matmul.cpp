@@ -109,8 +109,9 @@ std::unique_ptr<float[]> widened(const KernelContext& context, const Narrow* fro
   return wide;
 }
 
-// Computes products of 16-bit types in float: converts all of b, and some rows of a and c at a time.
-template <class Narrow>
+// Computes products of 16-bit types in float: converts all of b, and some rows of a and c at a time. Out: the type of c
+// and bias.
+template <class Narrow, class Out>
 void narrow_typed(const KernelContext& context, const Matmul& given) {
   const Matmul p = joined(given);
   if constexpr (std::is_same_v<Narrow, BFloat16>) {
@@ -121,27 +122,29 @@ void narrow_typed(const KernelContext& context, const Matmul& given) {
   const std::int64_t cores = context.parallel ? num_threads() : 1;
   const std::int64_t grain = std::max(pieces_of(pieces_of(p.m, cores), kTileRows) * kTileRows,
                                       kParallelProduct / std::max<std::int64_t>(1, p.n * p.k));
-  const auto bias = p.bias ? widened(context, static_cast<const Narrow*>(p.bias), 1, p.n, p.n) : nullptr;
+  const auto bias = p.bias ? widened(context, static_cast<const Out*>(p.bias), 1, p.n, p.n) : nullptr;
   const std::int64_t b_rows = p.transpose_b ? p.n : p.k, b_columns = p.transpose_b ? p.k : p.n;
   for (std::int64_t item = 0; item < p.batch; ++item) {
     const auto* const a = static_cast<const Narrow*>(p.a) + item * p.stride_a;
     const auto* const b = static_cast<const Narrow*>(p.b) + item * p.stride_b;
-    auto* const c = static_cast<Narrow*>(p.c) + item * p.stride_c;
+    auto* const c = static_cast<Out*>(p.c) + item * p.stride_c;
     const auto wide_b = widened(context, b, b_rows, b_columns, p.ldb);
     const auto rows_of = [&](std::int64_t row, std::int64_t rows) {
       const auto wide_a =
           p.transpose_a ? widened({}, a + row, p.k, rows, p.lda) : widened({}, a + row * p.lda, rows, p.k, p.lda);
-      Narrow* const to = c + row * p.ldc;
-      const auto wide_c = p.beta == 0 ? std::make_unique_for_overwrite<float[]>(std::size_t(rows * p.n))
-                                      : widened({}, to, rows, p.n, p.ldc);
+      Out* const to = c + row * p.ldc;
       Matmul wide = p;
       wide.m = rows;
       wide.lda = p.transpose_a ? rows : p.k;
       wide.ldb = b_columns;
+      if constexpr (std::is_same_v<Out, float>)
+        return blocked_product<float>(wide, wide_a.get(), wide_b.get(), to, bias.get());
+      const auto wide_c = p.beta == 0 ? std::make_unique_for_overwrite<float[]>(std::size_t(rows * p.n))
+                                      : widened({}, to, rows, p.n, p.ldc);
       wide.ldc = p.n;
       blocked_product<float>(wide, wide_a.get(), wide_b.get(), wide_c.get(), bias.get());
       for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < p.n; ++j) to[i * p.ldc + j] = Narrow(wide_c[std::size_t(i * p.n + j)]);
+        for (std::int64_t j = 0; j < p.n; ++j) to[i * p.ldc + j] = Out(wide_c[std::size_t(i * p.n + j)]);
     };
     parallel_for(context, pieces_of(p.m, grain), 1, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t last = std::min(p.m, end * grain);
@@ -168,8 +171,11 @@ void matmul(const KernelContext& context, const Matmul& p) {
   switch (p.dtype) {
     case kFloat32: return typed<float>(context, p);
     case kFloat64: return typed<double>(context, p);
-    case kFloat16: return narrow_typed<Half>(context, p);
-    default: return narrow_typed<BFloat16>(context, p);
+    case kFloat16:
+      return p.float32_output ? narrow_typed<Half, float>(context, p) : narrow_typed<Half, Half>(context, p);
+    default:
+      return p.float32_output ? narrow_typed<BFloat16, float>(context, p)
+                              : narrow_typed<BFloat16, BFloat16>(context, p);
   }
 }
 

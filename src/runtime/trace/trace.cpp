@@ -121,11 +121,11 @@ TraceWork trace_of(const Matmul& matmul) noexcept {
     return std::size_t(rows * columns * (stride == 0 ? 1 : matmul.batch));
   };
   const std::size_t c = elements(matmul.m, matmul.n, matmul.stride_c);
-  const std::size_t all = elements(matmul.m, matmul.k, matmul.stride_a) +
-                          elements(matmul.k, matmul.n, matmul.stride_b) + (matmul.beta == 0 ? c : 2 * c) +
-                          (matmul.bias ? std::size_t(matmul.n) : 0);
+  const std::size_t factors =
+      elements(matmul.m, matmul.k, matmul.stride_a) + elements(matmul.k, matmul.n, matmul.stride_b);
+  const std::size_t written = (matmul.beta == 0 ? c : 2 * c) + (matmul.bias ? std::size_t(matmul.n) : 0);
   return {.flops = 2. * double(matmul.m) * double(matmul.n) * double(matmul.k) * double(matmul.batch),
-          .bytes = all * size_of(matmul.dtype)};
+          .bytes = factors * size_of(matmul.dtype) + written * size_of(matmul.output())};
 }
 
 TraceWork trace_of(const FusedOp& op) noexcept {

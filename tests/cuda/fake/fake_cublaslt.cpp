@@ -67,15 +67,15 @@ T finished(std::uint32_t epilogue, T x) {
 }
 
 // d = epilogue(alpha op(a) op(b) + beta c + bias), column-major, as defined by cuBLASLt's documentation. E is the type
-// of the elements, T that of the sums.
-template <class E, class T>
-void multiply(const Object& product, T alpha, const E* a, const Object& A, const E* b, const Object& B, T beta, E* c,
+// of the elements of a and b, O that of c and bias, T that of the sums.
+template <class E, class O, class T>
+void multiply(const Object& product, T alpha, const E* a, const Object& A, const E* b, const Object& B, T beta, O* c,
               const Object& C) {
   const bool ta = product.get(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
   const bool tb = product.get(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
   const std::uint32_t epilogue = epilogue_of(product);
   const bool biased = adds_bias(product);
-  const auto* const bias = static_cast<const E*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
+  const auto* const bias = static_cast<const O*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
   const std::int64_t inner = ta ? A.rows : A.columns;
   if ((tb ? B.columns : B.rows) != inner || (ta ? A.columns : A.rows) != C.rows ||
       (tb ? B.rows : B.columns) != C.columns)
@@ -86,15 +86,15 @@ void multiply(const Object& product, T alpha, const E* a, const Object& A, const
   };
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const E *const x = a + batch * stride(A), *const y = b + batch * stride(B);
-    E* const z = c + batch * stride(C);
+    O* const z = c + batch * stride(C);
     for (std::int64_t j = 0; j < C.columns; ++j)
       for (std::int64_t i = 0; i < C.rows; ++i) {
         T sum = 0;
         for (std::int64_t k = 0; k < inner; ++k)
           sum += T(ta ? x[i * A.ld + k] : x[k * A.ld + i]) * T(tb ? y[k * B.ld + j] : y[j * B.ld + k]);
-        E& element = z[j * C.ld + i];
+        O& element = z[j * C.ld + i];
         const T whole = alpha * sum + (beta == 0 ? T(0) : beta * T(element)) + (biased ? T(bias[i]) : T(0));
-        element = E(finished(epilogue, whole));
+        element = O(finished(epilogue, whole));
       }
   }
 }
@@ -163,15 +163,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     fake::complain("an epilogue adds a bias that is not there");
   const auto held = fake::lock();  // several threads count
   fake::machine().epilogues_used += (epilogue_of(of(product)) & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
-  if (of(A).type != of(B).type || of(A).type != of(C).type) fake::complain("matrices of several types");
+  const bool is_narrow = of(A).type == CUDA_R_16F || of(A).type == CUDA_R_16BF;
+  const bool is_wider = is_narrow && of(C).type == CUDA_R_32F;
+  if (of(A).type != of(B).type || (of(A).type != of(C).type && !is_wider)) fake::complain("matrices of several types");
+  if (adds_bias(of(product)) && of(product).get(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, of(C).type) != of(C).type)
+    fake::complain("a bias of another type than the output");
   ++fake::machine().products;
-  const auto run = [&]<class E, class T>(E, T) {
+  const auto run_as = [&]<class E, class O, class T>(E, O, T) {
     if (fake::machine().address_only) return;
     fake::enqueue(stream, [=, Product = of(product), A = of(A), B = of(B), C = of(C),
                            al = *static_cast<const T*>(alpha), be = *static_cast<const T*>(beta)] {
-      multiply(Product, al, static_cast<const E*>(a), A, static_cast<const E*>(b), B, be, static_cast<E*>(d), C);
+      multiply(Product, al, static_cast<const E*>(a), A, static_cast<const E*>(b), B, be, static_cast<O*>(d), C);
     });
   };
+  const auto run = [&]<class E, class T>(E e, T t) { is_wider ? run_as(e, t, t) : run_as(e, e, t); };
   switch (of(A).type) {
     case CUDA_R_64F: run(double(), double()); break;
     case CUDA_R_32F: run(float(), float()); break;
