@@ -106,13 +106,40 @@ DType with_number(DType dtype, double number) {
 
 bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.impl()->dtype; }
 
+// True if one tensor is float32 and the other one is of 16-bit floats: residual connections in autocast regions.
+bool adds_narrow_to_float32(const Tensor& a, const Tensor& b) {
+  const DType x = a.dtype(), y = b.dtype();
+  return (x == kFloat32 && (y == kBFloat16 || y == kFloat16)) || (y == kFloat32 && (x == kBFloat16 || x == kFloat16));
+}
+
+// a + b in float32, in one kernel, where one tensor is of 16-bit floats: it is not converted first. The sum has the
+// same bits.
+[[gnu::noinline]] Tensor mixed_add(const Tensor& a, const Tensor& b) {
+  const Tensor &wide = a.dtype() == kFloat32 ? a : b, &narrow = a.dtype() == kFloat32 ? b : a;
+  Tensor out = broadcast_result("add", wide, narrow, kFloat32);
+  if (narrow.dtype() == kBFloat16)
+    map<float, float, BFloat16>("add", 1, Add(), out, wide, narrow);
+  else
+    map<float, float, Half>("add", 1, Add(), out, wide, narrow);
+  if (records(a, b))
+    record("Add", out, {&a, &b},
+           [x = a.sizes(), y = b.sizes(), nx = needs_grad(a), ny = needs_grad(b), of_x = a.dtype(),
+            of_y = b.dtype()](const Tensor& g) {
+             return Gradients{nx ? sum_to(g, x).to(of_x) : Tensor(), ny ? sum_to(g, y).to(of_y) : Tensor()};
+           });
+  return out;
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   check_same_device("add", a, b);
   DType common = result_type(a, b);
   if (common != kBool) common = with_number(common, alpha);
-  if (a.dtype() != common || b.dtype() != common) return add(a.to(common), b.to(common), alpha);
+  if (a.dtype() != common || b.dtype() != common) {
+    if (common == kFloat32 && alpha == 1 && adds_narrow_to_float32(a, b)) return mixed_add(a, b);
+    return add(a.to(common), b.to(common), alpha);
+  }
   Tensor out = broadcast_result("add", a, b, a.impl()->dtype);
   if (alpha == 1)
     map_numeric("add", 1, Add(), out, a, b);

@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "ops/autocast.h"
+#include "ops/float32_results.h"
 #include "ops/product.h"
 #include "ops/record.h"
 #include "tensor/copy.h"
@@ -16,13 +17,15 @@
 namespace lockstep {
 namespace {
 
-// The gradient of linear's weight. If autograd knows the place of the gradient in a bucket, the product writes it
-// there, so that no copy is needed.
-Tensor weight_gradient(const Tensor& g, const Tensor& x) {
-  const Tensor place = autograd::grad_bucket_view(1);
-  if (!place.defined()) return mm(g.t(), x);
-  multiply(place, g.t(), x);
-  return place;
+// The gradient of linear's weight, in `dtype`. If autograd knows the place of the gradient in a bucket, the product
+// writes it there, so that no copy is needed.
+Tensor weight_gradient(DType dtype, const Tensor& g, const Tensor& x) {
+  if (dtype == g.dtype() || dtype == kFloat32)
+    if (const Tensor place = autograd::grad_bucket_view(1); place.defined()) {
+      multiply(place, g.t(), x);
+      return place;
+    }
+  return mm_as(dtype, g.t(), x);
 }
 
 // True if x needs only a flatten to fit the layer, for example one image per row.
@@ -34,14 +37,45 @@ Tensor activated(Activation activation, const Tensor& x) {
   return activation == Activation::relu ? relu(x) : gelu(x, GeluForm::tanh);
 }
 
-}  // namespace
+// What a layer computes with: its arguments, or their casts in an autocast region.
+struct Factors {
+  const Tensor &x, &weight, &bias;
+};
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  return linear(x, weight, bias, Activation::none);
+// The layer of [rows, in], recorded as a function of `given`, and computed with `used`, which has the same values in
+// the dtype of the result. Each gradient is computed in the dtype of the tensor that was given: there is no conversion
+// of a gradient. `used` is differentiable too, for gradients of gradients.
+Tensor layer_of_rows(const Factors& given, const Factors& used, Activation activation) {
+  const Tensor &x = used.x, &weight = used.weight, &bias = used.bias;
+  const Shape& w = weight.sizes();
+  const bool with_bias = bias.defined();
+  const bool is_recorded = records(given.x, given.weight) || (with_bias && records(given.bias));
+  if (is_recorded && activation != Activation::none)
+    return activated(activation, layer_of_rows(given, used, Activation::none));
+  const Tensor dense_bias = with_bias && !bias.is_contiguous() ? bias.detach().contiguous() : bias;
+  const Tensor transposed =
+      make_view(weight, {w[1], w[0]}, {weight.strides()[1], weight.strides()[0]}, weight.impl()->offset);
+  Tensor out = make_tensor(*x.impl()->storage->device, {x.sizes()[0], w[0]}, x.dtype());
+  multiply(out, x, transposed, {.bias = dense_bias, .activation = activation});
+  if (is_recorded) {
+    const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(given.x), nw = needs_grad(given.weight),
+                       nb = with_bias && needs_grad(given.bias), of_x = given.x.dtype(), of_w = given.weight.dtype(),
+                       of_b = with_bias ? given.bias.dtype() : kFloat32](const Tensor& g) {
+      Gradients gradients{nx ? mm_as(of_x, g, w.get()) : Tensor(), nw ? weight_gradient(of_w, g, a.get()) : Tensor()};
+      if (nb) gradients.push_back(sum_rows_as(of_b, g));
+      return gradients;
+    };
+    if (with_bias)
+      record("Addmm", out, {&given.x, &given.weight, &given.bias}, body);
+    else
+      record("Mm", out, {&given.x, &given.weight}, body);
+  }
+  return out;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
-  if (const auto cast = autocast::product()) return linear(cast(x), cast(weight), cast(bias), activation);
+// linear() of `given`, computed with `used`.
+Tensor layer(const Factors& given, const Factors& used, Activation activation) {
+  const auto& [x, weight, bias] = used;
   check_factors("linear", x, weight);
   const Shape& w = weight.sizes();
   if (w.rank() != 2 || x.dim() < 1 || x.sizes().back() != w[1])
@@ -52,33 +86,26 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
     if (bias.sizes() != Shape{w[0]})
       throw ShapeError(text("[linear] expected a bias of shape ", Shape{w[0]}, ", got ", bias.sizes()));
   }
-  if (x.dim() != 2) {
-    Shape sizes = x.sizes();
-    sizes[sizes.rank() - 1] = w[0];
-    std::int64_t rows = 1;
-    for (int i = 0; i < x.dim() - 1; ++i) rows *= x.sizes()[i];
-    return linear(x.reshape({rows, w[1]}), weight, bias, activation).view(sizes);
-  }
-  const bool with_bias = bias.defined(), is_recorded = records(x, weight) || (with_bias && records(bias));
-  if (is_recorded && activation != Activation::none) return activated(activation, linear(x, weight, bias));
-  const Tensor dense_bias = bias.defined() && !bias.is_contiguous() ? bias.detach().contiguous() : bias;
-  const Tensor transposed =
-      make_view(weight, {w[1], w[0]}, {weight.strides()[1], weight.strides()[0]}, weight.impl()->offset);
-  Tensor out = make_tensor(*x.impl()->storage->device, {x.sizes()[0], w[0]}, x.dtype());
-  multiply(out, x, transposed, {.bias = dense_bias, .activation = activation});
-  if (is_recorded) {
-    const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(x), nw = needs_grad(weight),
-                       nb = with_bias && needs_grad(bias)](const Tensor& g) {
-      Gradients gradients{nx ? mm(g, w.get()) : Tensor(), nw ? weight_gradient(g, a.get()) : Tensor()};
-      if (nb) gradients.push_back(sum(g, {0}));
-      return gradients;
-    };
-    if (with_bias)
-      record("Addmm", out, {&x, &weight, &bias}, body);
-    else
-      record("Mm", out, {&x, &weight}, body);
-  }
-  return out;
+  if (x.dim() == 2) return layer_of_rows(given, used, activation);
+  Shape sizes = x.sizes();
+  sizes[sizes.rank() - 1] = w[0];
+  std::int64_t rows = 1;
+  for (int i = 0; i < x.dim() - 1; ++i) rows *= x.sizes()[i];
+  const Tensor flat = x.reshape({rows, w[1]});
+  const Tensor given_flat = given.x.is_same(x) ? flat : given.x.reshape({rows, w[1]});
+  return layer_of_rows({given_flat, given.weight, given.bias}, {flat, weight, bias}, activation).view(sizes);
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return linear(x, weight, bias, Activation::none);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+  const Factors given = {x, weight, bias};
+  if (const auto cast = autocast::product()) return layer(given, {cast(x), cast(weight), cast(bias)}, activation);
+  return layer(given, given, activation);
 }
 
 Tensor addmm(const Tensor& addend, const Tensor& a, const Tensor& b, const AddmmOptions& options) {

@@ -5,6 +5,7 @@
 
 #include "core/text.h"
 #include "ops/autocast.h"
+#include "ops/float32_results.h"
 #include "ops/product.h"
 #include "ops/record.h"
 
@@ -46,6 +47,15 @@ Tensor mm(const Tensor& a, const Tensor& b) {
     record("Mm", out, {&a, &b}, [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
       return Gradients{nx ? mm(g, y.get().t()) : Tensor(), ny ? mm(x.get().t(), g) : Tensor()};
     });
+  return out;
+}
+
+Tensor mm_as(DType dtype, const Tensor& a, const Tensor& b) {
+  if (dtype != kFloat32 || a.dtype() != b.dtype() || !is_floating(a.dtype()) || size_of(a.dtype()) != 2 ||
+      records(a, b))
+    return mm(a, b).to(dtype);
+  Tensor out = make_tensor(*a.impl()->storage->device, {a.sizes()[0], b.sizes()[1]}, dtype);
+  multiply(out, a, b);
   return out;
 }
 

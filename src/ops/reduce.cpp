@@ -5,6 +5,7 @@
 
 #include "core/integers.h"
 #include "ops/autocast.h"
+#include "ops/float32_results.h"
 #include "ops/record.h"
 #include "ops/reduced_dims.h"
 
@@ -68,6 +69,19 @@ Tensor all(const Tensor& x) {
 Tensor all(const Tensor& x, const Shape& dims, bool keep_dims) {
   const DimMask mask = mask_of("all", dims, impl_of("all", x).sizes.rank());
   return logical_not(any_over("all", logical_not(x), mask, keep_dims));
+}
+
+Tensor sum_rows_as(DType dtype, const Tensor& x) {
+  const TensorImpl& from = impl_of("sum", x);
+  const DimMask mask = mask_of("sum", {0}, from.sizes.rank());
+  if (dtype != kFloat32 || !is_floating(from.dtype) || size_of(from.dtype) != 2 || records(x))
+    return divided_sum("sum", "Sum", x, mask, false, 1).to(dtype);
+  Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, false), dtype);
+  if (from.dtype == kBFloat16)
+    reduce<float, BFloat16>("sum", Sum<float>(), out, x, mask);
+  else
+    reduce<float, Half>("sum", Sum<float>(), out, x, mask);
+  return out;
 }
 
 Tensor mean(const Tensor& x) { return mean(x, Shape()); }

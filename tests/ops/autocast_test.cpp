@@ -87,8 +87,93 @@ TEST(Autocast, GivesParametersGradientsInTheirOwnDType) {
     }
     EXPECT_EQ(w2.grad().dtype(), kFloat32);
     EXPECT_EQ(b2.grad().dtype(), kFloat32);
-    EXPECT_EQ(values(w2.grad()), expected);
+    EXPECT_EQ(values(w2.grad().to(kBFloat16)), expected);  // not rounded to 16 bits
   }
+}
+
+// linear() gives each gradient in the dtype of its input, from sums that are not rounded to 16 bits.
+TEST(Autocast, WritesGradientsOfLayersInTheDTypesOfTheirInputs) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"})
+    for (const DType dtype : {kBFloat16, kFloat16})
+      for (const DType of_x : {kFloat32, dtype})
+        for (const Shape& sizes : {Shape{5, 4}, {2, 3, 4}, {40, 64}}) {
+          const std::int64_t in = sizes.back(), out = 7;
+          const Tensor w = leaf(randn({out, in}).to(device)), b = leaf(randn({out}).to(device));
+          const Tensor x = leaf(randn(sizes).to(device).to(of_x));
+          Tensor y;
+          {
+            const Autocast region(dtype);
+            y = linear(x, w, b);
+          }
+          const Tensor pull = randn(y.sizes()).to(device).to(dtype);
+          y.backward(pull);
+          const Tensor g = pull.to(kFloat32).reshape({-1, out}),
+                       rows = x.detach().to(dtype).to(kFloat32).reshape({-1, in});
+          const auto expect_near = [&](const Tensor& got, const Tensor& expected, double tolerance) {
+            EXPECT_LE(max(abs(got.to(kFloat32) - expected) - tolerance * abs(expected)).item<double>(), 1e-4) << dtype;
+          };
+          EXPECT_EQ(x.grad().dtype(), of_x);
+          EXPECT_EQ(w.grad().dtype(), kFloat32);
+          EXPECT_EQ(b.grad().dtype(), kFloat32);
+          expect_near(w.grad(), mm(g.t(), rows), 1e-5);
+          expect_near(b.grad(), sum(g, {0}), 1e-5);
+          expect_near(x.grad().reshape({-1, in}), mm(g, w.detach().to(dtype).to(kFloat32)),
+                      of_x == kFloat32 ? 1e-5 : 1. / 128);
+        }
+}
+
+TEST(Autocast, DifferentiatesLayersTwice) {
+  const Tensor w = leaf(randn({3, 4})), x = leaf(randn({2, 4}));
+  const auto second = [&](const Tensor& y) {
+    const std::vector<Tensor> g =
+        gradients(std::vector{sum(square(y.to(kFloat32)))}, std::vector{x, w}, {}, {.create_graph = true});
+    return gradients(std::vector{sum(square(g[0])) + sum(square(g[1]))}, std::vector{x, w});
+  };
+  const std::vector<Tensor> expected = second(linear(x.to(kBFloat16), w.to(kBFloat16)));
+  Tensor y;
+  {
+    const Autocast region(kBFloat16);
+    y = linear(x, w);
+  }
+  const std::vector<Tensor> got = second(y);
+  for (std::size_t i = 0; i < 2; ++i) {  // those of the casts are rounded to 16 bits, twice
+    EXPECT_EQ(got[i].dtype(), kFloat32);
+    EXPECT_LE(max(abs(got[i] - expected[i])).item<double>(), 0.02 * max(abs(expected[i])).item<double>()) << i;
+  }
+}
+
+// A float32 tensor plus a 16-bit one, in any order, broadcast: the sum of the converted ones, without a conversion.
+TEST(MixedAdd, IsTheSumOfTheConverted) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"})
+    for (const DType dtype : {kBFloat16, kFloat16})
+      for (const Shape& of_narrow : {Shape{3, 5}, {5}, {3, 1}, {2, 3, 5}, {}}) {
+        const Tensor wide = leaf(randn({3, 5}).to(device)), narrow = leaf(randn(of_narrow).to(device).to(dtype));
+        for (const bool first : {false, true})
+          for (const double alpha : {1.0, -2.0}) {
+            const auto of = [&](const Tensor& b) { return first ? add(wide, b, alpha) : add(b, wide, alpha); };
+            const Tensor got = of(narrow), expected = of(narrow.to(kFloat32));
+            EXPECT_EQ(got.dtype(), kFloat32);
+            EXPECT_EQ(values(got), values(expected));
+            const Tensor pull = randn(got.sizes()).to(device);
+            const auto gradients_of = [&](const Tensor& y) {
+              return gradients(std::vector{y}, std::vector{wide, narrow}, std::vector{pull});
+            };
+            const std::vector<Tensor> g = gradients_of(got), h = gradients_of(expected);
+            for (std::size_t i = 0; i < 2; ++i) {
+              EXPECT_EQ(g[i].dtype(), h[i].dtype());
+              EXPECT_EQ(values(g[i]), values(h[i]));
+            }
+          }
+      }
+}
+
+TEST(MixedAdd, KeepsPromotionOfNumbers) {
+  const Tensor narrow = ones({3}, {.dtype = kBFloat16});
+  EXPECT_EQ((narrow + full({}, 2.0)).dtype(), kBFloat16);
+  EXPECT_EQ((narrow + full({1}, 2.0)).dtype(), kFloat32);
+  EXPECT_EQ((full({}, 1.0, {.dtype = kBFloat16}) + ones({3})).dtype(), kFloat32);
 }
 
 TEST(Autocast, CastsAParameterOnceForARegion) {
