@@ -4,6 +4,8 @@
 #include <lockstep/lockstep.h>
 
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace gpt {
@@ -43,8 +45,15 @@ struct Block : lockstep::nn::Module<Block> {
   Block(std::int64_t width, std::int64_t heads) : ln_1({width}), attn(width, heads), ln_2({width}), mlp(width) {}
   auto members() { return lockstep::nn::members("ln_1", ln_1, "attn", attn, "ln_2", ln_2, "mlp", mlp); }
   lockstep::Tensor forward(const lockstep::Tensor& x) {
-    const lockstep::Tensor attended = x + attn(ln_1(x));
-    return attended + mlp(ln_2(attended));
+    const auto [stream, branch] = parts(x, {});
+    return stream + branch;
+  }
+  // forward() in two parts, whose sum is its result: the next block adds them and normalizes the sum in one kernel. The
+  // same holds of x and branch, which is undefined for the first block.
+  std::pair<lockstep::Tensor, lockstep::Tensor> parts(const lockstep::Tensor& x, const lockstep::Tensor& branch) {
+    const auto [stream, normal] = branch.defined() ? ln_1.after_add(x, branch) : lockstep::SumAndNorm{x, ln_1(x)};
+    const auto [attended, normal_attended] = ln_2.after_add(stream, attn(normal));
+    return {attended, mlp(normal_attended)};
   }
 };
 
@@ -52,7 +61,7 @@ struct Block : lockstep::nn::Module<Block> {
 
 struct GptOptions {
   std::int64_t vocabulary, length, width, heads, layers;
-  bool tied = false;  // the head uses the embedding's weight, as the published GPT-2 does: there is no lm_head
+  bool tied = false;        // the head uses the embedding's weight, as the published GPT-2 does: there is no lm_head
   bool checkpoint = false;  // recompute each block in backward: less memory, a third more work
 };
 
@@ -75,9 +84,13 @@ struct Gpt : lockstep::nn::Module<Gpt> {
   auto members() { return lockstep::nn::members("wte", wte, "wpe", wpe, "h", h, "ln_f", ln_f, "lm_head", lm_head); }
   lockstep::Tensor forward(const lockstep::Tensor& tokens) {
     using namespace lockstep;
-    Tensor x = wte(tokens) + wpe(arange(double(tokens.size(1)), {.dtype = kInt64, .device = tokens.device()}));
+    Tensor x = wte(tokens) + wpe(arange(double(tokens.size(1)), {.dtype = kInt64, .device = tokens.device()})), branch;
     for (gpt::Block& block : h)
-      x = checkpointed ? checkpoint([&block](const Tensor& y) { return block(y); }, x) : block(x);
-    return lm_head ? (*lm_head)(ln_f(x)) : linear(ln_f(x), wte.weight);
+      if (checkpointed)
+        x = checkpoint([&block](const Tensor& y) { return block(y); }, x);
+      else
+        std::tie(x, branch) = block.parts(x, branch);
+    const Tensor normal = branch.defined() ? ln_f.after_add(x, branch).norm : ln_f(x);
+    return lm_head ? (*lm_head)(normal) : linear(normal, wte.weight);
   }
 };

@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/tensor/creation.h>
 
@@ -34,6 +35,14 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options) : norm
 
 Tensor LayerNorm::forward(const Tensor& x) const {
   return layer_norm(x, normalized_, tensor_or_none(weight), tensor_or_none(bias), eps_);
+}
+
+SumAndNorm LayerNorm::after_add(const Tensor& x, const Tensor& branch) {
+  if (begin_call(*this) || has_forward_hooks()) {
+    const Tensor sum = x + branch;
+    return {sum, (*this)(sum)};
+  }
+  return add_layer_norm(x, branch, normalized_, tensor_or_none(weight), tensor_or_none(bias), eps_);
 }
 
 RMSNorm::RMSNorm(const Shape& normalized, const RMSNormOptions& options) : normalized_(normalized), eps_(options.eps) {

@@ -101,11 +101,11 @@ Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) {
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderCall& call) {
   const BatchDim batch(batch_dim_of(src, batch_first_));
   if (norm_first_) {
-    const Tensor x = src + attend(norm1(src), call);
-    return x + feed_forward(norm2(x));
+    const auto [x, normal] = norm2.after_add(src, attend(norm1(src), call));
+    return x + feed_forward(normal);
   }
-  const Tensor x = norm1(src + attend(src, call));
-  return norm2(x + feed_forward(x));
+  const Tensor x = norm1.after_add(src, attend(src, call)).norm;
+  return norm2.after_add(x, feed_forward(x)).norm;
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
@@ -148,13 +148,13 @@ Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) {
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call) {
   const BatchDim batch(batch_dim_of(tgt, batch_first_));
   if (norm_first_) {
-    const Tensor x = tgt + attend(norm1(tgt), call);
-    const Tensor y = x + attend_to(norm2(x), memory, call);
-    return y + feed_forward(norm3(y));
+    const auto [x, normal] = norm2.after_add(tgt, attend(norm1(tgt), call));
+    const auto [y, normal_y] = norm3.after_add(x, attend_to(normal, memory, call));
+    return y + feed_forward(normal_y);
   }
-  const Tensor x = norm1(tgt + attend(tgt, call));
-  const Tensor y = norm2(x + attend_to(x, memory, call));
-  return norm3(y + feed_forward(y));
+  const Tensor x = norm1.after_add(tgt, attend(tgt, call)).norm;
+  const Tensor y = norm2.after_add(x, attend_to(x, memory, call)).norm;
+  return norm3.after_add(y, feed_forward(y)).norm;
 }
 
 TransformerEncoder::TransformerEncoder(TransformerEncoderLayer layer, std::int64_t num_layers,

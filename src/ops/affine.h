@@ -8,15 +8,19 @@
 
 namespace lockstep {
 
-/// Checks that `parameter`, a weight or bias, is undefined or has `sizes`, and x's dtype and device. Throws ShapeError,
-/// DTypeError or DeviceMismatch if not.
-inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes) {
+/// Checks that `parameter`, a weight or bias, is undefined or has `sizes`, this dtype and x's device. Throws
+/// ShapeError, DTypeError or DeviceMismatch if not.
+inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes, DType dtype) {
   if (!parameter.defined()) return;
   check_same_device(op, x, parameter);
   if (parameter.sizes() != sizes)
     throw ShapeError(text("[", op, "] expected a parameter of shape ", sizes, ", got ", parameter.sizes()));
-  if (parameter.dtype() != x.dtype())
-    throw DTypeError(text("[", op, "] expected a parameter of ", x.dtype(), ", got ", parameter.dtype()));
+  if (parameter.dtype() != dtype)
+    throw DTypeError(text("[", op, "] expected a parameter of ", dtype, ", got ", parameter.dtype()));
+}
+/// The same, with x's dtype.
+inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes) {
+  check_affine(op, x, parameter, sizes, x.dtype());
 }
 
 /// Reshapes [channels] to broadcast against [batch, channels, ...]; an undefined tensor stays undefined.

@@ -3,8 +3,10 @@
 //   if (const auto cast = autocast::product()) return mm(cast(a), cast(b));   // computed in the region's 16-bit dtype
 //   if (const auto cast = autocast::wide()) return softmax(cast(x), dim);     // 16-bit inputs become float32
 //
-// While `cast` exists, the thread counts as outside of the region. So the repeated call passes this line, and the
-// operations inside it use the dtypes of their inputs.
+// An operation whose kernels take several dtypes need not cast: linear() uses casts of its inputs, and gives gradients
+// in the inputs' own dtypes; layer_norm() reads 16 bits or float32, and writes cast.dtype(). While `cast` exists, the
+// thread counts as outside of the region. So the repeated call passes this line, and the operations inside it use the
+// dtypes of their inputs.
 #pragma once
 
 #include <lockstep/autograd/autocast.h>
@@ -31,6 +33,7 @@ class Cast {
   Cast& operator=(const Cast&) = delete;
 
   explicit operator bool() const noexcept { return region_ != nullptr; }
+  DType dtype() const noexcept { return region_->dtype(); }  ///< The region's dtype.
 
   /// Undefined tensors stay undefined; float64 and integers stay as they are.
   Tensor operator()(const Tensor& x) const {

@@ -20,7 +20,8 @@ template <int kPack, int kPacks, class Kernel>
 __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;
   using C = typename Kernel::C;
-  using Elements = Pack<T, kPack>;
+  using X = typename Kernel::X;
+  using Weights = Pack<typename Kernel::W, kPack>;
   constexpr int kOwned = kPacks * kPack;
   const int member = int(threadIdx.x) % shape.size;
   const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
@@ -34,7 +35,8 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     const RowTeam team(shape, idle, 0, 1);
     const auto owned = [&](int p) { return !idle && member + p * shape.size < packs; };
     const auto place = [&](int p) { return (member + p * shape.size) * std::int64_t(kPack); };
-    Elements x[kPacks] = {}, g[kPacks] = {};
+    Pack<X, kPack> x[kPacks] = {};
+    Pack<T, kPack> g[kPacks] = {};
     unrolled<kPacks>([&](int p) {
       if (owned(p)) {
         x[p] = load_pack<kPack>(kernel.x + r * kernel.length + place(p));
@@ -57,26 +59,27 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     C squares = 0;
     each([&](int i) { squares += (x_at(i) - stats.mean) * (x_at(i) - stats.mean); });
     stats.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
-    // Calls visit(p, weights) for the owned packs, and loads the weights of four packs before it visits the first: of
-    // one that is not owned, those of the row's last.
+    // Calls visit(p, weights, added) for the owned packs, and loads the weights of four packs, and what is added to
+    // their gradients, before it visits the first: of one that is not owned, those of the row's last.
     constexpr int kAhead = std::min(kPacks, 4);
-    const auto each_weighted = [&](const auto& visit) {
+    const auto each_weighted = [&](const X* added_row, const auto& visit) {
       unrolled<kPacks / kAhead>([&](int group) {
-        Elements weights[kAhead] = {};
-        if (kernel.weight)
-          unrolled<kAhead>([&](int w) {
-            weights[w] = load_pack<kPack>(kernel.weight + std::min(place(group * kAhead + w), kernel.length - kPack));
-          });
+        Weights weights[kAhead] = {};
+        Pack<X, kPack> added[Kernel::kHasBranch ? kAhead : 1] = {};
+        const auto place_of = [&](int w) { return std::min(place(group * kAhead + w), kernel.length - kPack); };
+        if (kernel.weight) unrolled<kAhead>([&](int w) { weights[w] = load_pack<kPack>(kernel.weight + place_of(w)); });
+        if constexpr (Kernel::kHasBranch)
+          if (added_row) unrolled<kAhead>([&](int w) { added[w] = load_pack<kPack>(added_row + place_of(w)); });
         unrolled<kAhead>([&](int w) {
-          if (owned(group * kAhead + w)) visit(group * kAhead + w, weights[w]);
+          if (owned(group * kAhead + w)) visit(group * kAhead + w, weights[w], added[Kernel::kHasBranch ? w : 0]);
         });
       });
     };
-    const auto weighted = [&](C value, const Elements& w, int k) {
+    const auto weighted = [&](C value, const Weights& w, int k) {
       return kernel.weight ? value * C(w.values[k]) : value;
     };
     TwoSums<C> both{};
-    each_weighted([&](int p, const Elements& w) {
+    each_weighted(nullptr, [&](int p, const Weights& w, const Pack<X, kPack>&) {
       unrolled<kPack>([&](int k) {
         const int i = p * kPack + k;
         const C y = stats.normal(x_at(i)), h = weighted(g_at(i), w, k);
@@ -89,13 +92,20 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     both = sum_of_team(team, both);
     if constexpr (Kernel::kCentered) stats.shift = both.first / C(kernel.length);
     stats.slope = both.second / C(kernel.length);
-    each_weighted([&](int p, const Elements& w) {
-      Elements out;
+    const X* const added_row = Kernel::kHasBranch && kernel.added && !idle ? kernel.added + r * kernel.length : nullptr;
+    each_weighted(added_row, [&](int p, const Weights& w, const Pack<X, kPack>& added) {
+      Pack<X, kPack> out;
+      Pack<T, kPack> of_branch;
       unrolled<kPack>([&](int k) {
         const int i = p * kPack + k;
-        out.values[k] = T(stats.gradient(weighted(g_at(i), w, k), x_at(i)));
+        C value = stats.gradient(weighted(g_at(i), w, k), x_at(i));
+        if (Kernel::kHasBranch && added_row) value += C(added.values[k]);
+        out.values[k] = X(value);
+        of_branch.values[k] = T(value);
       });
       store_pack(kernel.of_x + r * kernel.length + place(p), out);
+      if (Kernel::kHasBranch && kernel.of_branch)
+        store_pack(kernel.of_branch + r * kernel.length + place(p), of_branch);
     });
   }
   if (!kernel.partial || piece >= kernel.pieces()) return;
@@ -125,7 +135,8 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
     const std::int64_t r = piece * kernel.rows_of_piece + n;
     const bool idle = r >= kernel.rows;
     const RowTeam team(shape, idle, 0, 1);
-    const T *const g = kernel.g + r * kernel.length, *const x = kernel.x + r * kernel.length;
+    const T* const g = kernel.g + r * kernel.length;
+    const typename Kernel::X* const x = kernel.x + r * kernel.length;
     const auto sum = [&](const auto& value) { return sum_over(team, kernel.length, value); };
     const auto x_at = [&](std::int64_t i) { return C(x[i]); };
     const auto h_at = [&](std::int64_t i) { return kernel.weighted(C(g[i]), i); };
@@ -133,7 +144,12 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
     find_scale<Kernel::kCentered>(stats, kernel.length, kernel.eps, sum, x_at);
     find_slope<Kernel::kCentered>(stats, kernel.length, sum, x_at, h_at);
     team.each(kernel.length, [&](std::int64_t i) {
-      if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(stats.gradient(h_at(i), x_at(i)));
+      if (kernel.of_x) {
+        C value = stats.gradient(h_at(i), x_at(i));
+        if (Kernel::kHasBranch && kernel.added) value += C(kernel.added[r * kernel.length + i]);
+        kernel.of_x[r * kernel.length + i] = typename Kernel::X(value);
+        if (Kernel::kHasBranch && kernel.of_branch) kernel.of_branch[r * kernel.length + i] = T(value);
+      }
       if (!kernel.partial) return;
       const C product = C(g[i]) * stats.normal(x_at(i));
       to[i] = n ? to[i] + product : product;
@@ -165,16 +181,16 @@ __global__ void norm_gradient_columns(const Kernel kernel) {
 
 namespace lockstep {
 
-template <class T, bool kCentered>
-void enqueue(const NormGradientKernel<T, kCentered>& kernel, const KernelContext& context) {
-  using Kernel = NormGradientKernel<T, kCentered>;
-  constexpr int kPack = gpu::kPackOf<T>;
+template <class T, bool kCentered, class X, class W, bool kOfSum>
+void enqueue(const NormGradientKernel<T, kCentered, X, W, kOfSum>& kernel, const KernelContext& context) {
+  using Kernel = NormGradientKernel<T, kCentered, X, W, kOfSum>;
+  constexpr int kPack = gpu::kPackOf<T, X, W>;
   constexpr int kFew = 8 / kPack, kMany = 128 / int(sizeof(typename Kernel::C)) / kPack;
   const gpu::TeamShape shape = gpu::TeamShape::along(kernel.length);
   const auto aligned = [](const auto* data) { return !data || gpu::is_aligned<kPack>(data); };
   const auto grid = unsigned((kernel.pieces() + shape.rows() - 1) / shape.rows());
   const bool packs = kernel.length % kPack == 0 && aligned(kernel.g) && aligned(kernel.x) && aligned(kernel.weight) &&
-                     aligned(kernel.of_x);
+                     aligned(kernel.of_x) && aligned(kernel.added) && aligned(kernel.of_branch);
   const std::int64_t of_thread = (kernel.length / kPack + shape.size - 1) / shape.size;
   const auto launch = [&](auto rows) { gpu::launch_grid(rows, grid, gpu::kThreads, context, kernel, shape); };
   if (packs && of_thread <= kFew)

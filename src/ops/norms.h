@@ -2,6 +2,7 @@
 // rows, and gradients that are composed of operations.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -64,7 +65,9 @@ struct NormDims {
   Shape of_row, of_sums;
 };
 /// The gradients of a norm, differentiable themselves. The weight broadcasts against x, or is undefined.
+/// `of_parameters`: the dtype of the gradients of weight and bias, if it is not x's.
 NormGradients norm_gradients_by_ops(const Tensor& g, const Tensor& x, const Tensor& weight, const NormNeeds& needs,
-                                    const NormDims& dims, bool centered, double eps);
+                                    const NormDims& dims, bool centered, double eps,
+                                    std::optional<DType> of_parameters = {});
 
 }  // namespace lockstep

@@ -32,6 +32,9 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
   auto members() { return nn::members("weight", weight, "bias", bias, "eps", eps_); }
   void pretty_print(std::ostream& out) const override;
   Tensor forward(const Tensor& x) const;
+  /// A residual connection and this norm behind it: x + branch, and the result of a call with that sum. One kernel, as
+  /// add_layer_norm(); two operations if the layer has forward hooks, which get the sum and the norm.
+  SumAndNorm after_add(const Tensor& x, const Tensor& branch);
 
  private:
   Shape normalized_;

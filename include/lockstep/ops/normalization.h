@@ -13,6 +13,15 @@ namespace lockstep {
 LOCKSTEP_API Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
                                const Tensor& bias = {}, double eps = 1e-5);
 
+struct SumAndNorm {
+  Tensor sum, norm;
+};
+/// A residual connection and the norm behind it: x + branch, and its layer_norm(). One kernel, if x is float32 and
+/// branch and weights are too, or in autocast regions: x of float32 or the region's dtype, branch of the region's
+/// dtype. Else two operations, which give the same up to rounding.
+LOCKSTEP_API SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& normalized,
+                                       const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+
 /// x / sqrt(mean(x^2) + eps) over the last dimensions, whose sizes are `normalized`, then times weight (Zhang, Sennrich
 /// 2019). eps defaults to the machine epsilon of the compute type, as in PyTorch.
 LOCKSTEP_API Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
