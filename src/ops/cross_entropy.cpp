@@ -116,24 +116,31 @@ struct InputGradient {
   Form form;
 
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> g, RowOf<const C> divisor,
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const C> g, RowOf<const C> divisor,
                               RowOf<const C> stats, RowOf<const T> x, RowOf<const std::int64_t> target,
                               RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
-    const C scale = counts ? C(g[0]) / divisor[0] : C(0);
+    const C scale = counts ? g[0] / divisor[0] : C(0);
     const C softmax_factor = scale * stats[kSoftmaxFactor], log_sum = stats[kLogSum];
+    const auto value_of = [&](std::int64_t c) {
+      C value = 0;
+      if (counts && form.softmax) value = softmax_factor * elementary::exp(C(x[c]) - log_sum);
+      if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
+      return value;
+    };
     // The common case has a loop of its own, without a branch between its loads.
     if (counts && form.softmax && !(form.smoothing > 0))
       team.fill(out, [&](std::int64_t c) { return T(softmax_factor * elementary::exp(C(x[c]) - log_sum)); });
     else
-      team.fill(out, [&](std::int64_t c) {
-        C value = 0;
-        if (counts && form.softmax) value = softmax_factor * elementary::exp(C(x[c]) - log_sum);
-        if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
-        return T(value);
-      });
-    if (counts && team.visits(t)) out[t] = T(C(out[t]) - scale * form.own<C>(weight, t));
+      team.fill(out, [&](std::int64_t c) { return T(value_of(c)); });
+    if (!counts || !team.visits(t)) return;
+    const C own = scale * form.own<C>(weight, t);
+    // A rounded probability of almost 1 has lost its difference to 1, so 16 bits are computed again, and rounded once.
+    if constexpr (kNarrow<T>)
+      out[t] = T(value_of(t) - own);
+    else
+      out[t] = T(C(out[t]) - own);
   }
 };
 
@@ -143,6 +150,7 @@ struct Problem {
   Form form;
   Tensor weight;
   Reduction reduction;
+  bool float32_loss = false;  // of a 16-bit input too: in autocast regions
 };
 
 // The kernels' operands. All have x's rank; along the dimension of the classes each has a size of its own.
@@ -178,6 +186,13 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
     const Tensor one = ones({}, on.x.options());
     unit = input_gradient(problem, on, one);
   }
+  // A float32 loss of a 16-bit input: computed in float32, and rounded once.
+  if (g.dtype() != on.x.dtype()) {
+    Operands wide = on;
+    wide.x = widened(on.x);
+    wide.weight = on.weight.to(wide.x.dtype());
+    return recorded_gradient(problem, wide, g).to(on.x.dtype());
+  }
   const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : g;
   const Tensor counts = ne(on.target, double(problem.form.ignore_index));
   if (!problem.form.softmax) return where(counts, row_g * unit, 0);
@@ -190,11 +205,12 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
   if (records(g, on.x)) return recorded_gradient(problem, on, g);
   Tensor out = make_tensor(*on.x.impl()->storage->device, on.x.sizes(), on.x.dtype());
-  const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : expanded_along(g, on.x, on.dim, 1);
+  const Tensor wide_g = widened(g);
+  const Tensor row_g = g.dim() ? wide_g.unsqueeze(on.dim) : expanded_along(wide_g, on.x, on.dim, 1);
   const Tensor divisor = expanded_along(on.divisor, on.x, on.dim, 1);
   visit_floating(problem.op, on.x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
-    map_rows<T, T, C, C, T, std::int64_t, T>(problem.op, 8, InputGradient<T>{problem.form}, on.dim, out, row_g, divisor,
+    map_rows<T, C, C, C, T, std::int64_t, T>(problem.op, 8, InputGradient<T>{problem.form}, on.dim, out, row_g, divisor,
                                              on.stats, on.x, on.target, on.weight);
   });
   return out;
@@ -223,7 +239,8 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
     launch(op, double(losses.numel()), on.divisor, std::array{&losses, &weights}, total);
   });
   const bool single = problem.reduction != Reduction::none;
-  Tensor out = copied(single ? on.divisor.select(0, 0) : on.stats.select(on.dim, kLoss), device, input.dtype());
+  Tensor out = copied(single ? on.divisor.select(0, 0) : on.stats.select(on.dim, kLoss), device,
+                      problem.float32_loss ? wide : input.dtype());
   on.divisor = on.divisor.select(0, 1);
   if (records(input))
     record(problem.node, out, {&input},
@@ -284,8 +301,11 @@ Tensor probability_loss(const Tensor& input, const Tensor& target, const CrossEn
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
-  if (const auto cast = autocast::wide()) return cross_entropy(cast(input), cast(target), options);
+namespace {
+
+// float32_loss: the loss is float32 also if the input is 16-bit.
+Tensor cross_entropy_of(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options,
+                        bool float32_loss) {
   check_input("cross_entropy", input, target, options.weight);
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
     throw InvalidArgument(text("[cross_entropy] expected label_smoothing in [0, 1], got ", options.label_smoothing));
@@ -294,8 +314,21 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
                              "CrossEntropy",
                              {true, options.weight.defined(), options.ignore_index, options.label_smoothing},
                              options.weight,
-                             options.reduction},
+                             options.reduction,
+                             float32_loss},
                             input, target);
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
+  if (const auto cast = autocast::wide()) {
+    // The kernels read 16-bit logits, and write their gradient in 16 bits, without copies in float32.
+    const bool has_classes = target.defined() && !is_floating(target.dtype());
+    if (has_classes && !options.weight.defined()) return cross_entropy_of(input, target, options, true);
+    return cross_entropy_of(cast(input), cast(target), options, false);
+  }
+  return cross_entropy_of(input, target, options, false);
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {

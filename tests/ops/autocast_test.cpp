@@ -178,6 +178,55 @@ TEST(MixedAdd, KeepsPromotionOfNumbers) {
   EXPECT_EQ((full({}, 1.0, {.dtype = kBFloat16}) + ones({3})).dtype(), kFloat32);
 }
 
+// Logits of 16 bits: the loss is float32, and the gradient of the logits is rounded once.
+TEST(Autocast, TakesLossesOf16BitLogitsInFloat32) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"})
+    for (const DType dtype : {kBFloat16, kFloat16})
+      for (const std::int64_t classes : {3, 40, 1100})
+        for (const double smoothing : {0.0, 0.1})
+          for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+            const Tensor x = leaf((randn({5, classes}) * 4.0).to(device).to(dtype));
+            const Tensor target = randint(-1, classes, {5}).to(device);
+            const CrossEntropyOptions options = {
+                .ignore_index = -1, .reduction = reduction, .label_smoothing = smoothing};
+            const Tensor expected = cross_entropy(x.to(kFloat32), target, options);
+            Tensor got;
+            {
+              const Autocast region(dtype);
+              got = cross_entropy(x, target, options);
+            }
+            ASSERT_EQ(got.dtype(), kFloat32);
+            EXPECT_LE(max(abs(got - expected)).item<double>(), 1e-4);
+            const Tensor pull = full(got.sizes(), 3.0, {.device = x.device()});
+            const auto of = [&](const Tensor& loss, bool twice) {
+              return gradients(std::vector{loss}, std::vector{x}, std::vector{pull},
+                               {.retain_graph = true, .create_graph = twice})[0];
+            };
+            for (const bool twice : {false, true}) {
+              const Tensor g = of(got, twice), h = of(expected, twice);
+              ASSERT_EQ(g.dtype(), dtype);
+              EXPECT_LE(max(abs(g - h) - abs(h) / (dtype == kBFloat16 ? 128 : 1024)).item<double>(), 1e-6);
+            }
+          }
+}
+
+// A probability of almost 1: its gradient is small, not 0.
+TEST(Autocast, KeepsSmallGradientsOfCertainLogits) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"}) {
+    const Tensor x = leaf(tensor({{9.f, 0.f, 0.f}}).to(device).to(kBFloat16));
+    Tensor loss;
+    {
+      const Autocast region(kBFloat16);
+      loss = cross_entropy(x, tensor({0}).to(device));
+    }
+    loss.backward();
+    const double p = std::exp(9) / (std::exp(9) + 2);
+    EXPECT_NEAR(values(x.grad())[0], p - 1, (1 - p) / 128);
+  }
+}
+
 TEST(Autocast, CastsAParameterOnceForARegion) {
   const Tensor w = leaf(randn({3, 3})), x = randn({3, 3}).to(kBFloat16);
   const Autocast region(kBFloat16);
