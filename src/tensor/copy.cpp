@@ -1,5 +1,7 @@
 #include "tensor/copy.h"
 
+#include <lockstep/kernels/multi_map.h>
+
 #include "core/context.h"
 #include "core/text.h"
 #include "kernels/map/map.h"
@@ -9,6 +11,13 @@
 
 namespace lockstep {
 namespace {
+
+struct Assign {
+  template <class T>
+  LOCKSTEP_HD void operator()(T& to, const T& from) const {
+    to = from;
+  }
+};
 
 bool transpose(const Tensor& to, const Tensor& from) {
   return visit_bits(to.dtype(), [&]<class T>() {
@@ -109,6 +118,17 @@ void copy_values(const Tensor& to, const Tensor& from) {
   as_rows(*landed.impl(), *dense.impl(), copy);
   transfer(landed, dense, copy);
   convert(to, landed);
+}
+
+void round_together(std::span<const Tensor> to, std::span<const Tensor> from) {
+  std::vector<MultiRow<2>> pairs;
+  for (std::size_t i = 0; i < to.size(); ++i) pairs.push_back({to[i].impl(), from[i].impl()});
+  const std::span<const MultiRow<2>> rows = pairs;
+  DeviceState& device = *to[0].impl()->storage->device;
+  if (to[0].dtype() == kBFloat16)
+    multi_map<BFloat16, const float>("copy", 0, Assign(), device, rows);
+  else
+    multi_map<Half, const float>("copy", 0, Assign(), device, rows);
 }
 
 Tensor copied(const Tensor& from, DeviceState& device, DType dtype) {

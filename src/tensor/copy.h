@@ -1,6 +1,8 @@
 // Copies the values of tensors, with conversion and broadcasting, also between devices. Not recorded for backward.
 #pragma once
 
+#include <span>
+
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -12,6 +14,10 @@ struct DeviceState;
 /// current stream and before all later work there. Throws ShapeError if `from` does not broadcast. Does not bump the
 /// version.
 void copy_values(const Tensor& to, const Tensor& from);
+
+/// to[i] = from[i], rounded to 16 bits, for all i in one launch. All tensors are contiguous and on one device; `to`
+/// have one 16-bit dtype, `from` are float32, and to[i] has from[i]'s sizes. Does not bump versions.
+void round_together(std::span<const Tensor> to, std::span<const Tensor> from);
 
 /// Sets every element to `value`. Does not bump the version.
 void fill_values(const Tensor& tensor, double value);
