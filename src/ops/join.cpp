@@ -1,6 +1,8 @@
 #include <lockstep/ops/join.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -50,11 +52,36 @@ void record_join(const char* node, Tensor& whole, std::span<const Tensor> parts,
   });
 }
 
+// The sizes and the layout of a tensor that is divided.
+struct Whole {
+  Shape sizes, strides;
+};
+
+// An uninitialized tensor like `whole`. If that is a permuted view of dense memory, the new tensor is one too. So the
+// gradient of such a view needs no copy to become that of the tensor behind it.
+Tensor make_like_whole(DeviceState& device, const Whole& whole, DType dtype) {
+  const int rank = whole.sizes.rank();
+  std::vector<int> order(std::size_t(rank), 0);  // of the dimensions in memory
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater<>(), [&](int d) { return whole.strides[d]; });
+  Shape strides = Shape::filled(rank, 0);
+  std::int64_t step = 1;
+  bool is_dense = true;
+  for (int i = rank; i-- > 0;) {
+    const int d = order[std::size_t(i)];
+    is_dense = is_dense && (whole.strides[d] == step || whole.sizes[d] == 1);
+    strides[d] = step;
+    step *= whole.sizes[d];
+  }
+  const Tensor memory = make_tensor(device, whole.sizes, dtype);
+  return is_dense && step > 0 ? make_view(memory, whole.sizes, strides, 0) : memory;
+}
+
 // Joins the gradients of all parts, of which some are undefined, to that of the whole. view(whole, i) is part i.
 template <class View>
-Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
+Tensor joined(const Gradients& given, const Whole& of_whole, const View& view) {
   const Tensor& first = *std::find_if(given.begin(), given.end(), [](const Tensor& g) { return g.defined(); });
-  Tensor whole = make_tensor(*first.impl()->storage->device, sizes, first.dtype());
+  Tensor whole = make_like_whole(*first.impl()->storage->device, of_whole, first.dtype());
   Gradients parts = given;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const NoGrad guard;
@@ -79,9 +106,10 @@ std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t c
     for (std::size_t i = 0; i < count; ++i) parts.push_back(view(whole, i));
   }
   if (count > 0 && records(whole))
-    autograd::record_many(node, parts, std::span(&whole, 1), [view, sizes = whole.sizes()](const Gradients& g) {
-      return Gradients{joined(g, sizes, view)};
-    });
+    autograd::record_many(node, parts, std::span(&whole, 1),
+                          [view, of_whole = Whole{whole.sizes(), whole.strides()}](const Gradients& g) {
+                            return Gradients{joined(g, of_whole, view)};
+                          });
   return parts;
 }
 

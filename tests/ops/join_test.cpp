@@ -5,7 +5,11 @@
 
 #include <random>
 
+#include <lockstep/autograd/autograd.h>
 #include <lockstep/autograd/gradcheck.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/ops/reduce.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -94,6 +98,26 @@ TEST(Unbind, GivesAViewOfEachPlace) {
   EXPECT_EQ(values(columns[2]), (std::vector<double>{2, 5}));
   EXPECT_EQ(unbind(x)[1].sizes(), (Shape{3}));
   EXPECT_TRUE(unbind(zeros({0, 3})).empty());
+}
+
+// So that the gradient of the tensor behind a permuted view is a view of it.
+TEST(Unbind, GivesTheGradientTheLayoutOfTheWhole) {
+  for (const bool all : {true, false}) {
+    const Tensor whole = randn({2, 3, 4}).permute({1, 2, 0}).requires_grad_(), row = randn({3, 4, 2});
+    const Tensor gapped = with_gaps(whole).requires_grad_();
+    const auto gradient_of = [&](const Tensor& x) {
+      const std::vector<Tensor> parts = unbind(x);
+      Tensor total = sum(parts[1] * row[1]);
+      if (all) total = total + sum(parts[0] * row[0]) + sum(parts[2] * row[2]);
+      return gradients(std::vector{total}, std::vector{x})[0];
+    };
+    Tensor expected = row.clone();
+    if (!all) expected.select(0, 0).fill_(0), expected.select(0, 2).fill_(0);
+    EXPECT_EQ(gradient_of(whole).strides(), whole.strides());
+    EXPECT_EQ(values(gradient_of(whole)), values(expected));
+    EXPECT_TRUE(gradient_of(gapped).is_contiguous());  // memory with gaps has no layout to keep
+    EXPECT_EQ(values(gradient_of(gapped)), values(expected));
+  }
 }
 
 TEST(Join, HasTheGradientsOfTheNumericJacobian) {
