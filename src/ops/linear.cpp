@@ -1,6 +1,9 @@
 // Products plus an addend: linear layers and addmm.
 #include "ops/linear.h"
 
+#include <tuple>
+#include <utility>
+
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/linalg.h>
@@ -26,6 +29,19 @@ Tensor weight_gradient(DType dtype, const Tensor& g, const Tensor& x) {
       return place;
     }
   return mm_as(dtype, g.t(), x);
+}
+
+// The gradients of weight and bias in one product, both of `dtype`, if the device computes them so; else undefined.
+std::pair<Tensor, Tensor> fused_parameter_gradients(DType dtype, const Tensor& g, const Tensor& x) {
+  if (grad_enabled() || (dtype != g.dtype() && dtype != kFloat32)) return {};
+  DeviceState& device = *g.impl()->storage->device;
+  if (!device.backend.launches_grids()) return {};
+  // The bias may be in the next bucket, which is to be filled when the weight's has been sent: it is copied there
+  // later.
+  const Tensor place = autograd::grad_bucket_view(1), of_bias = make_tensor(device, {g.sizes()[1]}, dtype);
+  const Tensor of_weight = place.defined() ? place : make_tensor(device, {g.sizes()[1], x.sizes()[1]}, dtype);
+  if (!multiply_and_sum_rows(of_weight, of_bias, g.t(), x)) return {};
+  return {of_weight, of_bias};
 }
 
 // True if x needs only a flatten to fit the layer, for example one image per row.
@@ -61,8 +77,11 @@ Tensor layer_of_rows(const Factors& given, const Factors& used, Activation activ
     const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(given.x), nw = needs_grad(given.weight),
                        nb = with_bias && needs_grad(given.bias), of_x = given.x.dtype(), of_w = given.weight.dtype(),
                        of_b = with_bias ? given.bias.dtype() : kFloat32](const Tensor& g) {
-      Gradients gradients{nx ? mm_as(of_x, g, w.get()) : Tensor(), nw ? weight_gradient(of_w, g, a.get()) : Tensor()};
-      if (nb) gradients.push_back(sum_rows_as(of_b, g));
+      Gradients gradients{nx ? mm_as(of_x, g, w.get()) : Tensor(), Tensor()};
+      Tensor of_bias;
+      if (nw && nb && of_b == of_w) std::tie(gradients[1], of_bias) = fused_parameter_gradients(of_w, g, a.get());
+      if (nw && !gradients[1].defined()) gradients[1] = weight_gradient(of_w, g, a.get());
+      if (nb) gradients.push_back(of_bias.defined() ? of_bias : sum_rows_as(of_b, g));
       return gradients;
     };
     if (with_bias)

@@ -137,4 +137,18 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
   }
 }
 
+bool multiply_and_sum_rows(const Tensor& out, const Tensor& sums, const Tensor& a, const Tensor& b) {
+  DeviceState& device = *out.impl()->storage->device;
+  if (!device.backend.launches_grids() || out.numel() == 0 || a.sizes().back() == 0) return false;
+  const OperationEnd end;
+  const Matrices left = matrices_of(a), right = matrices_of(b);
+  Matmul product = product_of(out, left, right, {});
+  product.row_sums = sums.impl()->data();
+  const StreamHandle stream = current_stream_handle(device);
+  if (!device.backend.has_row_sums(stream, product)) return false;
+  for (const Tensor* const used : {&out, &sums, &left.tensor, &right.tensor}) use_on(stream, *used);
+  device.backend.matmul(stream, product);
+  return true;
+}
+
 }  // namespace lockstep

@@ -22,4 +22,8 @@ struct ProductOptions {
 /// b, or are float32 beside 16-bit factors.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
 
+/// out = a b, and sums = the sum of each row of a, for single matrices, in one operation. Returns false, and does
+/// nothing, if the device has no such operation. sums: [m], dense, of out's dtype.
+bool multiply_and_sum_rows(const Tensor& out, const Tensor& sums, const Tensor& a, const Tensor& b);
+
 }  // namespace lockstep

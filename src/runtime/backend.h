@@ -70,6 +70,7 @@ struct Matmul {
   const void* b = nullptr;
   void* c = nullptr;
   const void* bias = nullptr;  ///< [n], added to every row; requires beta == 0. Null: no bias.
+  void* row_sums = nullptr;    ///< [m]: gets the sum of each row of op(a). Null, or as has_row_sums() allows.
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   double alpha = 1, beta = 0;
@@ -77,7 +78,7 @@ struct Matmul {
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 
-  DType output() const noexcept { return float32_output ? kFloat32 : dtype; }  ///< The type of c and bias.
+  DType output() const noexcept { return float32_output ? kFloat32 : dtype; }  ///< The type of c, bias and sums.
 };
 
 using CommunicatorHandle = void*;
@@ -181,6 +182,9 @@ class Backend {
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
+  /// Returns true if matmul() can compute this product, which has row_sums, alpha 1, beta 0 and no bias: the gradients
+  /// of a layer's weight and bias in one operation. Depends on the pointers' alignment, but reads no data.
+  virtual bool has_row_sums(StreamHandle /*stream*/, const Matmul& /*matmul*/) { return false; }
   /// Returns the bytes of workspace that the device needs to run the operation fused, or nullopt if it does not support
   /// the operation. Depends on the description alone: reads no data, and data pointers may be null.
   virtual std::optional<std::size_t> workspace_size(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }

@@ -390,6 +390,61 @@ TEST_P(FakeProducts, OfSixteenBitsWriteFloat32) {
           }
 }
 
+// The gradients of a layer's weight and bias.
+TEST_P(FakeProducts, SumTheRowsOfTheFirstFactor) {
+  const FakeDevices devices({.cards = {0}});
+  machine().epilogues = GetParam();
+  for (const bool transposed : {false, true})
+    for (const bool float32_output : {false, true}) {
+      constexpr std::int64_t kM = 4, kN = 3, kK = 5;
+      std::vector<BFloat16> a(kM * kK), b(kK * kN);
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] = BFloat16(float(int(i) * 5 % 13 - 6));
+      for (std::size_t i = 0; i < b.size(); ++i) b[i] = BFloat16(float(int(i) * 7 % 13 - 6));
+      const auto bytes = []<class E>(const std::vector<E>& values) {
+        const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
+        return Bytes(begin, begin + values.size() * sizeof(E));
+      };
+      const std::size_t size = float32_output ? 4 : 2;
+      const DeviceBytes a_there(0, bytes(a)), b_there(0, bytes(b)), c_there(0, Bytes(kM * kN * size)),
+          sums_there(0, Bytes(kM * size));
+      Matmul p = {.dtype = kBFloat16,
+                  .float32_output = float32_output,
+                  .m = kM,
+                  .n = kN,
+                  .k = kK,
+                  .a = a_there.data(),
+                  .b = b_there.data(),
+                  .c = c_there.data(),
+                  .row_sums = sums_there.data(),
+                  .lda = transposed ? kM : kK,
+                  .ldb = kN,
+                  .ldc = kN,
+                  .transpose_a = transposed};
+      ASSERT_EQ(card(0).backend.has_row_sums(c_there.stream(), p), GetParam());
+      ASSERT_EQ(card(0).backend.has_row_sums(c_there.stream(), p), GetParam());  // remembered
+      if (!GetParam()) continue;
+      card(0).backend.matmul(c_there.stream(), p);
+      const auto value = [&](const Bytes& of, std::size_t i) {
+        float wide;
+        BFloat16 narrow;
+        std::memcpy(float32_output ? static_cast<void*>(&wide) : &narrow, of.data() + i * size, size);
+        return float32_output ? wide : float(narrow);
+      };
+      const Bytes c = c_there.get(), sums = sums_there.get();
+      for (std::int64_t i = 0; i < kM; ++i) {
+        const auto of_a = [&](std::int64_t k) { return float(a[std::size_t(transposed ? k * kM + i : i * kK + k)]); };
+        float row = 0;
+        for (std::int64_t k = 0; k < kK; ++k) row += of_a(k);
+        EXPECT_EQ(value(sums, std::size_t(i)), row) << i;
+        for (std::int64_t j = 0; j < kN; ++j) {
+          float sum = 0;
+          for (std::int64_t k = 0; k < kK; ++k) sum += of_a(k) * float(b[std::size_t(k * kN + j)]);
+          EXPECT_EQ(value(c, std::size_t(i * kN + j)), float(BFloat16(sum))) << i << ',' << j;
+        }
+      }
+    }
+}
+
 TEST_P(FakeProducts, EndWithAnActivation) {
   const FakeDevices devices({.cards = {0}});
   machine().epilogues = GetParam();

@@ -78,7 +78,7 @@ std::string now() {
   std::ostringstream table;
   table << "# model: grids, products, convolutions, copies, megabytes of a training step on a card.\n"
         << "# Written by scripts/step-launches --record.\n";
-  bench::for_each_model([&]<class Model>(Model) {
+  bench::for_each_counted_model([&]<class Model>(Model) {
     Asked asked;
     count_on_card<Model>(asked);
     count_bytes<Model>(asked);

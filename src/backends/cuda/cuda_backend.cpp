@@ -62,6 +62,7 @@ class CudaBackend final : public Backend {
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
+  bool has_row_sums(StreamHandle stream, const Matmul& matmul) override;
   std::optional<std::size_t> workspace_size(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
@@ -76,6 +77,7 @@ class CudaBackend final : public Backend {
  private:
   CudaDevice& at(int device) const { return *devices_[std::size_t(device)]; }
   static CudaEvent& event_of(EventHandle event) { return *static_cast<CudaEvent*>(event); }
+  MatmulPlans& products_of(CudaStream& stream);  // with the stream's mutex held
 
   void reach_peers();
   void collect_failures();
@@ -298,12 +300,23 @@ void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   copy_between_devices(copy, to, from, stream);
 }
 
+MatmulPlans& CudaBackend::products_of(CudaStream& stream) {
+  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issue_mutex_);
+  return *stream.matmuls;
+}
+
 void CudaBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   CudaStream& stream = stream_of(handle);
   use_card(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issue_mutex_);
-  stream.matmuls->run(matmul, stream.stream.get());
+  products_of(stream).run(matmul, stream.stream.get());
+}
+
+bool CudaBackend::has_row_sums(StreamHandle handle, const Matmul& matmul) {
+  CudaStream& stream = stream_of(handle);
+  use_card(stream.card);
+  const std::scoped_lock lock(stream.mutex);
+  return products_of(stream).has_row_sums(matmul);
 }
 
 std::optional<std::size_t> CudaBackend::workspace_size(int device, const FusedOp& op) {

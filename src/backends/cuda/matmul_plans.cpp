@@ -59,6 +59,7 @@ struct Setter {
 };
 
 cublasLtEpilogue_t epilogue_of(const Matmul& m) {
+  if (m.row_sums) return CUBLASLT_EPILOGUE_BGRADB;  // the sums of cuBLAS's second factor, our a, along k
   switch (m.activation) {
     case Activation::relu: return m.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case Activation::gelu_tanh: return m.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -115,11 +116,13 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           m.stride_b,
           m.stride_c,
           m.beta == 0,
-          m.bias != nullptr,
+          m.bias       ? 1
+          : m.row_sums ? 2
+                       : 0,
           alignment_of(m.a),
           alignment_of(m.b),
           alignment_of(m.c),
-          alignment_of(m.bias),
+          alignment_of(m.bias ? m.bias : m.row_sums),
           std::int64_t(m.activation),
           m.float32_output};
 }
@@ -131,7 +134,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   const cublasLtEpilogue_t epilogue = epilogue_of(m);
   std::optional<Plan> plan;
   if (m.dtype != kFloat64 || m.activation != Activation::gelu_tanh) plan = try_make(m, key, epilogue);
-  if (!plan && epilogue != CUBLASLT_EPILOGUE_DEFAULT) plan = try_make(m, key, CUBLASLT_EPILOGUE_DEFAULT);
+  if (!plan && epilogue != CUBLASLT_EPILOGUE_DEFAULT && !m.row_sums) plan = try_make(m, key, CUBLASLT_EPILOGUE_DEFAULT);
   if (!plan) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device_);
   return *std::move(plan);
 }
@@ -151,8 +154,8 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, m.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   plan.epilogue = epilogue;
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && m.bias) {
-    set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
+  if (const void* const vector = m.bias ? m.bias : m.row_sums; epilogue != CUBLASLT_EPILOGUE_DEFAULT && vector) {
+    set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, output);
   }
   plan.a = make_layout(device_, types.elements, m.transpose_b ? m.k : m.n, m.transpose_b ? m.n : m.k, m.ldb, m.batch,
@@ -186,6 +189,19 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   return plan;
 }
 
+bool MatmulPlans::has_row_sums(const Matmul& m) {
+  if (m.m == 0 || m.n == 0 || m.k == 0 || m.batch != 1) return false;
+  const Key key = key_of(m);
+  if (plans_.contains(key)) return true;
+  if (without_row_sums_.contains(key)) return false;
+  const std::scoped_lock issue_lock(issue_mutex_);
+  if (plans_.size() >= kMaxPlans) plans_.clear();
+  if (without_row_sums_.size() >= kMaxPlans) without_row_sums_.clear();
+  std::optional<Plan> plan = try_make(m, key, CUBLASLT_EPILOGUE_BGRADB);
+  plan ? (void)plans_.emplace(key, *std::move(plan)) : (void)without_row_sums_.insert(key);
+  return plans_.contains(key);
+}
+
 void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
   if (m.m == 0 || m.n == 0 || m.batch == 0) return;
   if (m.k == 0) {
@@ -202,7 +218,8 @@ void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
 void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) const {
   const bool is_whole = plan.epilogue == epilogue_of(m);
   double kept = m.beta;
-  if (is_whole && m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
+  if (const void* const vector = m.bias ? m.bias : m.row_sums; is_whole && vector)
+    Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
   if (!is_whole && m.activation == Activation::none) {  // c = bias first; cuBLASLt adds the product before it rounds
     check(matmul_epilogue(m, stream), "cudaLaunchKernelEx", device_);
     kept = 1;

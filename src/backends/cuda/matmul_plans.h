@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "backends/cuda/call.h"
 #include "backends/cuda/vendor_tables.h"
@@ -27,6 +28,9 @@ class MatmulPlans {
   /// Enqueues the product; the device's card must be current. Repeated runs give the same bits.
   void run(const Matmul& matmul, cudaStream_t stream);
 
+  /// True if cuBLASLt has an algorithm for the product with its row_sums.
+  bool has_row_sums(const Matmul& matmul);
+
  private:
   // A kind of product, for which one plan is made: a Matmul with the alignment of each pointer in place of the pointer.
   using Key = std::array<std::int64_t, 21>;
@@ -42,6 +46,7 @@ class MatmulPlans {
   std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;
+  std::set<Key> without_row_sums_;  // kinds for which there is no such algorithm
 };
 
 }  // namespace lockstep::gpu

@@ -55,7 +55,10 @@ cublasStatus_t set(Handle handle, int attribute, const void* value, std::size_t 
 std::uint32_t epilogue_of(const Object& product) {
   return product.get(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t(CUBLASLT_EPILOGUE_DEFAULT));
 }
-bool adds_bias(const Object& product) { return (epilogue_of(product) & CUBLASLT_EPILOGUE_BIAS) != 0; }
+bool sums_second_factor(const Object& product) { return epilogue_of(product) == CUBLASLT_EPILOGUE_BGRADB; }
+bool adds_bias(const Object& product) {
+  return !sums_second_factor(product) && (epilogue_of(product) & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
 
 // The GELU is the tanh approximation.
 template <class T>
@@ -84,6 +87,14 @@ void multiply(const Object& product, T alpha, const E* a, const Object& A, const
   const auto stride = [](const Object& layout) {
     return layout.get(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(0));
   };
+  if (sums_second_factor(product)) {  // over k, for each column of the result
+    auto* const sums = static_cast<O*>(product.get<void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
+    for (std::int64_t j = 0; j < C.columns; ++j) {
+      T sum = 0;
+      for (std::int64_t k = 0; k < inner; ++k) sum += T(tb ? b[k * B.ld + j] : b[j * B.ld + k]);
+      sums[j] = O(sum);
+    }
+  }
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const E *const x = a + batch * stride(A), *const y = b + batch * stride(B);
     O* const z = c + batch * stride(C);
@@ -94,7 +105,7 @@ void multiply(const Object& product, T alpha, const E* a, const Object& A, const
           sum += T(ta ? x[i * A.ld + k] : x[k * A.ld + i]) * T(tb ? y[k * B.ld + j] : y[j * B.ld + k]);
         O& element = z[j * C.ld + i];
         const T whole = alpha * sum + (beta == 0 ? T(0) : beta * T(element)) + (biased ? T(bias[i]) : T(0));
-        element = O(finished(epilogue, whole));
+        element = O(sums_second_factor(product) ? whole : finished(epilogue, whole));
       }
   }
 }
@@ -143,7 +154,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* found) {
   fake::may_wait_for_cards("cublasLtMatmulAlgoGetHeuristic");
   constexpr std::uint32_t kKnown[] = {CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
-                                      CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS};
+                                      CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
+                                      CUBLASLT_EPILOGUE_BGRADB};
   const std::uint32_t epilogue = epilogue_of(of(product));
   if (std::ranges::find(kKnown, epilogue) == std::end(kKnown)) return CUBLAS_STATUS_INVALID_VALUE;
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && !fake::machine().epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -159,10 +171,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
   fake::use_kernel(product);  // the algorithm's kernel
   if (c != d) fake::complain("c is not d");
-  if (adds_bias(of(product)) && !of(product).get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr))
+  if ((adds_bias(of(product)) || sums_second_factor(of(product))) &&
+      !of(product).get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr))
     fake::complain("an epilogue adds a bias that is not there");
   const auto held = fake::lock();  // several threads count
-  fake::machine().epilogues_used += (epilogue_of(of(product)) & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
+  fake::machine().epilogues_used += !sums_second_factor(of(product)) &&
+                                    (epilogue_of(of(product)) & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
   const bool is_narrow = of(A).type == CUDA_R_16F || of(A).type == CUDA_R_16BF;
   const bool is_wider = is_narrow && of(C).type == CUDA_R_32F;
   if (of(A).type != of(B).type || (of(A).type != of(C).type && !is_wider)) fake::complain("matrices of several types");
