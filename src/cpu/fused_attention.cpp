@@ -256,7 +256,7 @@ std::optional<std::size_t> attention_workspace_size(const FusedOp& op) {
   const bool gradient = op.kind == FusedKind::attention_gradient;
   const int mask = gradient ? 4 : 3, logsumexp = gradient ? 6 : 5, count = gradient ? 10 : 6;
   const DType dtype = op.operands[0].dtype;
-  if (dtype != kFloat32 && dtype != kFloat64) return std::nullopt;
+  if ((dtype != kFloat32 && dtype != kFloat64) || op.dropout.threshold != 0) return std::nullopt;
   for (int i = 0; i < count; ++i) {
     const FusedOperand& x = op.operands[std::size_t(i)];
     if (!x.present && i == mask) continue;

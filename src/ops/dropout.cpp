@@ -3,26 +3,17 @@
 #include <cmath>
 
 #include <lockstep/kernels/cuda/pack.h>
-#include <lockstep/tensor/batch_shard.h>
 
 #include "core/text.h"
 #include "cpu/parallel.h"
 #include "kernels/launch.h"
+#include "ops/dropout_mask.h"
 #include "ops/dtypes.h"
 #include "ops/record.h"
 #include "tensor/random_kernel.h"
-#include "tensor/replay_values.h"
 
 namespace lockstep {
 namespace {
-
-// The dropout mask: word i % 4 of Philox block i / 4 decides about element i of the whole batch.
-struct Mask {
-  RandomStart start;
-  BatchPlace place;
-  std::uint64_t threshold;  // drops elements with smaller words
-  double scale;             // the factor of kept elements
-};
 
 /// out = x * mask. Both are dense, of `count` elements.
 template <class T>
@@ -33,7 +24,7 @@ struct DropoutKernel {
   const T* x;
   T* out;
   std::int64_t count;
-  Mask mask;
+  DropoutMask mask;
 
   void operator()(const KernelContext& context) const {
     host::vectorized_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
@@ -102,33 +93,39 @@ struct DropoutKernel {
   }
 };
 
-// `memory`: the memory that mask.start reads, or undefined.
-Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
+}  // namespace
+
+DropoutMask dropout_mask(double p, const Shape& sizes) {
+  return {{}, place_in_batch(sizes), std::uint64_t(std::llround(p * 0x1p32)), p < 1 ? 1 / (1 - p) : 0};
+}
+
+DropoutDraw draw_dropout(DeviceState& device, const DropoutMask& mask) {
+  const DeviceDraw drawn = draw_for_batch_on(device);
+  DropoutDraw draw = {mask, drawn.memory};
+  draw.mask.start = drawn.start;
+  return draw;
+}
+
+Tensor apply_dropout(const Tensor& x, const DropoutDraw& draw) {
   const Tensor from = x.contiguous();
   const TensorImpl& impl = *from.impl();
   Tensor out = make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
   visit_floating("dropout", impl.dtype, [&]<class T>() {
     const DropoutKernel<T> kernel{reinterpret_cast<const T*>(impl.data()), reinterpret_cast<T*>(out.impl()->data()),
-                                  impl.numel, mask};
+                                  impl.numel, draw.mask};
     if (impl.numel == 0) return;
-    launch("dropout", double(impl.numel), out, std::array{&from, &memory}, kernel);
+    launch("dropout", double(impl.numel), out, std::array{&from, &draw.memory}, kernel);
   });
-  if (records(x))
-    record("Dropout", out, {&x}, [mask, memory](const Tensor& g) { return Gradients{masked(g, mask, memory)}; });
+  if (records(x)) record("Dropout", out, {&x}, [draw](const Tensor& g) { return Gradients{apply_dropout(g, draw)}; });
   return out;
 }
-
-}  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training) {
   const TensorImpl& impl = impl_of("dropout", x);
   check_floating("dropout", x);
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[dropout] expected a probability from 0 to 1, got ", p));
   if (!training || p == 0) return x;
-  const DeviceDraw draw = draw_for_batch_on(*impl.storage->device);
-  const Mask mask = {draw.start, place_in_batch(impl.sizes), std::uint64_t(std::llround(p * 0x1p32)),
-                     p < 1 ? 1 / (1 - p) : 0};
-  return masked(x, mask, draw.memory);
+  return apply_dropout(x, draw_dropout(*impl.storage->device, dropout_mask(p, impl.sizes)));
 }
 
 }  // namespace lockstep

@@ -7,8 +7,10 @@
 
 namespace lockstep {
 
-bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
-  const OperationEnd end;
+namespace {
+
+// Fills in the operands; returns their device.
+DeviceState& describe(FusedOp& op, std::initializer_list<FusedTensor> operands) {
   DeviceState* device = nullptr;
   std::size_t place = 0;
   for (const auto& [tensor, written] : operands) {
@@ -18,6 +20,19 @@ bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
     device = impl.storage->device;
     operand = {impl.data(), impl.dtype, impl.sizes, impl.strides, true, written};
   }
+  return *device;
+}
+
+}  // namespace
+
+bool offers_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
+  DeviceState& device = describe(op, operands);
+  return device.backend.workspace_size(current_stream_handle(device).device, op).has_value();
+}
+
+bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
+  const OperationEnd end;
+  DeviceState* const device = &describe(op, operands);
   const StreamHandle stream = current_stream_handle(*device);
   const std::optional<std::size_t> bytes = device->backend.workspace_size(stream.device, op);
   if (!bytes) return false;

@@ -20,4 +20,7 @@ struct FusedTensor {
 /// allocator.
 bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands);
 
+/// True if run_fused() with the same arguments would run the operation.
+bool offers_fused(FusedOp op, std::initializer_list<FusedTensor> operands);
+
 }  // namespace lockstep

@@ -91,6 +91,37 @@ TEST_P(AttentionBlocks, GiveWhatTheCompositionGives) {
   }
 }
 
+// Weights, the gradients of scores, and results are rounded to 16 bits, once each. The gradient of a score is a
+// difference from a mean that is computed of rounded results, so it is less exact than the largest of them.
+TEST_P(AttentionBlocks, Of16BitsSumInFloat) {
+  const auto& [device, c] = GetParam();
+  manual_seed(3);
+  for (const DType dtype : {kBFloat16, kFloat16}) {
+    const AttentionInputs in = inputs(dtype);
+    AttentionInputs leaves = in;
+    for (Tensor* x : {&leaves.query, &leaves.key, &leaves.value}) *x = x->to(kFloat64).clone().requires_grad_();
+    if (in.mask.defined()) leaves.mask = in.mask.to(kFloat64);
+    const Tensor expected = composed_attention(leaves, 0, {});
+    const Tensor g = randn(expected.sizes(), {.device = device}).to(dtype);
+    expected.backward(g.to(kFloat64));
+    const auto near = [&](const Tensor& got, const Tensor& exact, double units) {
+      EXPECT_EQ(got.dtype(), dtype);
+      EXPECT_LT(largest_difference(got.to(kFloat64), exact) / largest(exact),
+                units * (dtype == kBFloat16 ? 0x1p-9 : 0x1p-12));
+    };
+    for (const std::int64_t rows : {4, 200}) {
+      const Tensor y = empty(expected.sizes(), {.dtype = dtype, .device = device}),
+                   log_sums = empty({2, c.heads, c.queries}, {.device = device});
+      attention_by_blocks(in, rows, y, log_sums);
+      near(y, expected, 3);
+      const AttentionGradients got = attention_gradients_by_blocks(g, in, rows, y, log_sums);
+      near(got.query, leaves.query.grad(), 6);
+      near(got.key, leaves.key.grad(), 6);
+      near(got.value, leaves.value.grad(), 6);
+    }
+  }
+}
+
 std::string name_of(const ::testing::TestParamInfo<std::tuple<Device, BlocksCase>>& test) {
   const auto& [device, c] = test.param;
   return std::string(device.is_cpu() ? "Cpu" : "Device") + c.name;

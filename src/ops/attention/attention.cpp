@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
@@ -112,32 +113,61 @@ Tensor additive_mask(const Tensor& mask, const Leading& lead, bool with_heads, c
 // Returns x with contiguous features (the last dimension), which fused operations need.
 Tensor contiguous_features(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
-FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {
+FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products,
+                    const DropoutMask& dropout) {
+  const GeneratorState& start = dropout.start.now;
   return {.kind = kind,
           .name = name,
           .flops = products * double(in.query.numel()) * double(in.key.size(2)) * (in.causal ? 1 : 2),
           .scale = in.scale,
-          .causal = in.causal};
+          .causal = in.causal,
+          .dropout = {.threshold = dropout.threshold,
+                      .scale = dropout.scale,
+                      .start = {start.seed, start.stream, start.offset},
+                      .first = dropout.place.first,
+                      .run = dropout.place.run,
+                      .stride = dropout.place.stride}};
 }
 
-Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Tensor& y, const Tensor& logsumexp) {
+// What the backward of fused attention needs besides the inputs.
+struct FusedForward {
+  Tensor y, logsumexp;
+  std::optional<DropoutDraw> dropout;
+
+  DropoutMask mask() const { return dropout ? dropout->mask : DropoutMask(); }
+  Tensor start() const { return dropout ? dropout->memory : Tensor(); }
+};
+
+Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const FusedForward& forward) {
   const auto all = [](const AttentionGradients& x) { return Gradients{x.query, x.key, x.value}; };
-  if (grad_enabled()) return all(composed_attention_gradients(given, in));
-  const Tensor g = contiguous_features(given);
+  if (grad_enabled()) return all(composed_attention_gradients(given, in, forward.dropout));
+  const Tensor g = contiguous_features(given), start = forward.start();
   {
     const Tensor q = by_position(in.query, in.query.sizes()), k = by_position(in.key, in.key.sizes()),
                  v = by_position(in.value, in.value.sizes());
-    if (run_fused(
-            description(FusedKind::attention_gradient, "attention_gradient", in, 5),
-            {{g}, {in.query}, {in.key}, {in.value}, {in.mask}, {y}, {logsumexp}, {q, true}, {k, true}, {v, true}}))
+    if (run_fused(description(FusedKind::attention_gradient, "attention_gradient", in, 5, forward.mask()),
+                  {{g},
+                   {in.query},
+                   {in.key},
+                   {in.value},
+                   {in.mask},
+                   {forward.y},
+                   {forward.logsumexp},
+                   {q, true},
+                   {k, true},
+                   {v, true},
+                   {start}}))
       return {q, k, v};
   }
-  return all(attention_gradients_by_blocks(g, in, attention_block_rows(in.key.size(2)), y, logsumexp));
+  if (forward.dropout) return all(composed_attention_gradients(given, in, forward.dropout));
+  return all(attention_gradients_by_blocks(g, in, attention_block_rows(in.key.size(2)), forward.y, forward.logsumexp));
 }
 
 Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores) {
   const Shape q = in.query.sizes();
-  if (dropout > 0 || (in.mask.defined() && records(in.mask)) || q.elements() == 0 || in.key.numel() == 0 ||
+  DeviceState& device = *in.query.impl()->storage->device;
+  const bool on_host = !device.backend.launches_grids();
+  if ((dropout > 0 && on_host) || (in.mask.defined() && records(in.mask)) || q.elements() == 0 || in.key.numel() == 0 ||
       in.value.numel() == 0)
     return composed_attention(in, dropout, scores);
   AttentionInputs dense = {contiguous_features(in.query),
@@ -147,27 +177,41 @@ Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores)
                            in.scale,
                            in.causal};
   if (dense.mask.defined()) dense.mask = dense.mask.detach().expand({q[0], q[1], q[2], in.key.size(2)});
-  const Tensor y = by_position(in.query, {q[0], q[1], q[2], in.value.size(3)});
-  const Tensor logsumexp =
-      make_tensor(*in.query.impl()->storage->device, {q[0], q[1], q[2]}, wide_dtype(in.query.dtype()));
-  if (!run_fused(description(FusedKind::attention, "attention", in, 2),
-                 {{dense.query}, {dense.key}, {dense.value}, {dense.mask}, {y, true}, {logsumexp, true}})) {
-    const DType wide = wide_dtype(in.query.dtype());
-    if (wide != in.query.dtype())
+  const DType wide = wide_dtype(in.query.dtype());
+  FusedForward forward = {
+      by_position(in.query, {q[0], q[1], q[2], in.value.size(3)}), make_tensor(device, {q[0], q[1], q[2]}, wide), {}};
+  const auto with = [&](const auto& use, const DropoutMask& mask, const Tensor& start) {
+    return use(description(FusedKind::attention, "attention", in, 2, mask), {{dense.query},
+                                                                             {dense.key},
+                                                                             {dense.value},
+                                                                             {dense.mask},
+                                                                             {forward.y, true},
+                                                                             {forward.logsumexp, true},
+                                                                             {start}});
+  };
+  if (dropout > 0) {
+    const DropoutMask mask = dropout_mask(dropout, scores);
+    if (!with(offers_fused, mask, Tensor())) return composed_attention(in, dropout, scores);
+    forward.dropout = draw_dropout(device, mask);
+  }
+  if (!with(run_fused, forward.mask(), forward.start())) {
+    if (wide != in.query.dtype() && on_host)
       return attention({in.query.to(wide), in.key.to(wide), in.value.to(wide),
                         in.mask.defined() ? in.mask.to(wide) : in.mask, in.scale, in.causal},
                        dropout, scores)
           .to(in.query.dtype());
-    attention_by_blocks(dense, attention_block_rows(in.key.size(2)), y, logsumexp);
+    attention_by_blocks(dense, attention_block_rows(in.key.size(2)), forward.y, forward.logsumexp);
   }
-  Tensor out = y;
+  Tensor out = forward.y;
   if (records(in.query, in.key, in.value))
-    record("ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
-           [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value),
-            mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, kOutput), logsumexp,
-            scale = in.scale, causal = in.causal](const Tensor& g) {
-             return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal}, y.get(), logsumexp);
-           });
+    record(
+        "ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
+        [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value),
+         mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, kOutput),
+         logsumexp = forward.logsumexp, dropout = forward.dropout, scale = in.scale,
+         causal = in.causal](const Tensor& g) {
+          return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal}, {y.get(), logsumexp, dropout});
+        });
   return out;
 }
 

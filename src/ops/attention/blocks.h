@@ -1,6 +1,6 @@
 // Attention for one block of queries at a time, made of products and elementwise kernels: for devices whose
-// Backend::fused declines it. Only the scores of one block are in memory, so memory grows linearly with the sequence
-// length.
+// Backend::fused declines it. 16-bit inputs are multiplied as they are; scores are float32, weights 16-bit. Only the
+// scores of one block are in memory, so memory grows linearly with the sequence length.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep {
 std::int64_t attention_block_rows(std::int64_t keys);
 
 /// Fills y [N, H, L, F] and logsumexp [N, H, L] of each query's scores; for a query that sees no key y is 0 and
-/// logsumexp is infinity. float32 or float64, no empty inputs; the mask is expanded to [N, H, L, S]. Not recorded.
+/// logsumexp, in the wide dtype, is infinity. No empty inputs; the mask is expanded to [N, H, L, S]. Not recorded.
 void attention_by_blocks(const AttentionInputs& inputs, std::int64_t rows, const Tensor& y, const Tensor& logsumexp);
 
 /// The gradients, from the gradient g of y; y and logsumexp are those of the forward. Recomputes the weights. Sums over

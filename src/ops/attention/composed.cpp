@@ -56,14 +56,16 @@ Tensor composed_attention(const AttentionInputs& in, double p, const Shape& scor
   return ungrouped(matmul(weights, in.value.unsqueeze(2)));
 }
 
-AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& in) {
+AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& in,
+                                                const std::optional<DropoutDraw>& dropout) {
+  const auto dropped = [&](const Tensor& x) { return dropout ? apply_dropout(x, *dropout) : x; };
   const std::int64_t groups = in.key.size(1);
   const Tensor p = weights_of(in), by_group = grouped(g, groups);
-  const Tensor along = matmul(by_group, in.value.unsqueeze(2).transpose(-1, -2));
+  const Tensor along = dropped(matmul(by_group, in.value.unsqueeze(2).transpose(-1, -2)));
   const Tensor scores = p * (along - sum(along * p, {-1}, true)) * in.scale;
   return {ungrouped(matmul(scores, in.key.unsqueeze(2))),
           sum(matmul(scores.transpose(-1, -2), grouped(in.query, groups)), {2}),
-          sum(matmul(p.transpose(-1, -2), by_group), {2})};
+          sum(matmul(dropped(p).transpose(-1, -2), by_group), {2})};
 }
 
 }  // namespace lockstep

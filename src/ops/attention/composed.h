@@ -2,7 +2,11 @@
 // for tests of the fused operation.
 #pragma once
 
+#include <optional>
+
 #include <lockstep/tensor/tensor.h>
+
+#include "ops/dropout_mask.h"
 
 namespace lockstep {
 
@@ -24,7 +28,8 @@ Tensor composed_attention(const AttentionInputs& inputs, double dropout, const S
 struct AttentionGradients {
   Tensor query, key, value;
 };
-/// The gradients, from the gradient g of the result; differentiable.
-AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& inputs);
+/// The gradients, from the gradient g of the result; differentiable. `dropout`: the mask of the forward's weights.
+AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& inputs,
+                                                const std::optional<DropoutDraw>& dropout);
 
 }  // namespace lockstep

@@ -20,9 +20,11 @@ enum class FusedKind : std::uint8_t {
   /// x, g -> the gradient of weight.
   convolution_weight_gradient,
   /// q [N, H, L, E], k [N, G, S, E], v [N, G, S, F], (mask, added to the scores, broadcast to [N, H, L, S])
-  /// -> y [N, H, L, F], logsumexp of the scores [N, H, L] in the compute dtype. H is a multiple of G.
+  /// -> y [N, H, L, F], logsumexp of the scores [N, H, L] in the compute dtype; (start of the dropout's random
+  /// numbers).
+  /// H is a multiple of G.
   attention,
-  /// g (y's shape), q, k, v, (mask), y, logsumexp -> the gradients of q, k, v.
+  /// g (y's shape), q, k, v, (mask), y, logsumexp -> the gradients of q, k, v; (start of the dropout's random numbers).
   attention_gradient,
   /// x [N, C, spatial...], (weight [C]), (bias [C]) -> y of x's shape; mean and variance [C] (correction 0).
   batch_norm,
@@ -47,8 +49,18 @@ struct FusedOperand {
   bool written = false;  ///< True if the operation writes the tensor, false if it reads it.
 };
 
+/// Dropout of attention's weights. Word e % 4 of Philox block start[2] + e / 4 (seed start[0], stream start[1]) decides
+/// about weight e of the whole batch. Weight i of the row-major [N, H, L, S] is weight
+/// first + i / run * stride + i % run of the whole batch; run is a multiple of S.
+struct FusedDropout {
+  std::uint64_t threshold = 0;              ///< Weights with smaller words are dropped. 0: there is no dropout.
+  double scale = 1;                         ///< The factor of kept weights.
+  std::array<std::uint64_t, 3> start = {};  ///< Unless an operand has the three numbers, in a captured step.
+  std::int64_t first = 0, run = 0, stride = 0;
+};
+
 struct FusedOp {
-  static constexpr std::size_t kMaxOperands = 10;
+  static constexpr std::size_t kMaxOperands = 11;
 
   FusedKind kind = FusedKind::convolution;
   const char* name = "";  ///< A string literal, for the race checker and the trace.
@@ -59,9 +71,11 @@ struct FusedOp {
   Shape stride = {}, padding = {}, dilation = {};
   std::int64_t groups = 1;
 
-  // For attention: y = softmax(scale q k^T + mask) v; with `causal`, position i of L attends to positions up to i of S.
+  // For attention: y = dropout(softmax(scale q k^T + mask)) v; with `causal`, position i of L attends to positions up
+  // to i of S.
   double scale = 1;
   bool causal = false;
+  FusedDropout dropout = {};
 
   // For batch norm: y = (x - mean) / sqrt(variance + epsilon) * weight + bias.
   double epsilon = 0;
