@@ -188,6 +188,34 @@ TEST_P(Emulator, WhatAThreadThrowsEndsTheGridAndTheNextRunsAsEver) {
 
 __global__ void empty_kernel() {}
 
+// Otherwise the bytes would arrive in the shared memory of another block.
+TEST(EmulatedCopies, AreAllWaitedFor) {
+  alignas(16) static std::byte from[16], to[16];
+  const auto copy_in_two_blocks = [](bool waits) {
+    run_grid(2, 1, [&] {
+      begin_copy(to, from, true);
+      if (waits) finish_copies();
+    });
+  };
+  EXPECT_NO_THROW(copy_in_two_blocks(true));
+  EXPECT_THROW(copy_in_two_blocks(false), std::logic_error);
+}
+
+TEST(EmulatedCopies, ArriveWhenTheThreadWaits) {
+  alignas(16) static std::byte from[16], to[16];
+  from[3] = std::byte(7);
+  std::vector<int> seen;
+  run_grid(1, 1, [&] {
+    for (const bool exists : {true, false}) {
+      begin_copy(to, from, exists);
+      seen.push_back(int(to[3]));
+      finish_copies();
+      seen.push_back(int(to[3]));
+    }
+  });
+  EXPECT_EQ(seen, (std::vector<int>{0, 7, 7, 0}));
+}
+
 TEST(EmulatedLaunch, IsRefusedAsACardOfComputeCapability9WouldRefuseIt) {
   const auto launch = [](dim3 blocks, dim3 threads, std::size_t shared) {
     cudaLaunchConfig_t config = {};

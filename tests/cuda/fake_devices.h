@@ -21,10 +21,12 @@ using Bytes = std::vector<std::byte>;
 // Replaces cuda:* by devices on fake cards.
 class FakeDevices {
  public:
-  explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true, std::size_t card_bytes = 64 << 20) {
+  explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true, std::size_t card_bytes = 64 << 20,
+                       int capability = 9) {
     machine() = {};
     cuda::device_count();  // chooses the devices of cuda:* before there are cards
     machine().cards = cards;
+    machine().capability = capability;
     machine().card_bytes = card_bytes;
     machine().peers = peers;
     options.deterministic = false;  // prints less on standard error

@@ -111,8 +111,9 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
     cudaDeviceProp about;
     check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
-    devices_.push_back(std::make_unique<CudaDevice>(
-        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing, ""}, options, issue_mutex_));
+    devices_.push_back(std::make_unique<CudaDevice>(int(i), card,
+                                                    DeviceProperties{about.name, about.totalGlobalMem / sharing, ""},
+                                                    about.major, options, issue_mutex_));
   }
 }
 

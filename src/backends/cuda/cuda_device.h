@@ -21,12 +21,14 @@
 namespace lockstep::gpu {
 
 struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, const CudaOptions& options, IssueMutex& issue_mutex)
+  /// `capability`: the first number of the card's compute capability.
+  CudaDevice(int index, int on_card, DeviceProperties about, int capability, const CudaOptions& options,
+             IssueMutex& issue_mutex)
       : card(on_card),
         properties(std::move(about)),
         memory(index, properties.memory_bytes, options.arena_bytes),
         pinned(index, on_card, issue_mutex),
-        fused(index, options.tf32, issue_mutex) {}
+        fused(index, capability, options.tf32, issue_mutex) {}
 
   /// Throws BackendError if the card has failed, and records that the host now knows.
   void check_card() {

@@ -4,6 +4,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/relayout.h"
 
 namespace lockstep::gpu {
@@ -84,6 +85,7 @@ FusedPlans::Entry& FusedPlans::entry_of(const Convolution& convolution, const Fu
 }
 
 std::optional<std::size_t> FusedPlans::workspace_size(const FusedOp& op) {
+  if (is_attention(op)) return attention_workspace_size(op, capability_);
   const std::optional<Convolution> convolution = describe_convolution(op);
   if (!convolution) return std::nullopt;
   const std::scoped_lock lock(mutex_);
@@ -94,6 +96,10 @@ std::optional<std::size_t> FusedPlans::workspace_size(const FusedOp& op) {
 }
 
 void FusedPlans::run(const FusedOp& op, void* workspace, cudaStream_t stream, KernelLoader& loader) {
+  if (is_attention(op)) {
+    if (!attention_workspace_size(op, capability_)) refuse();
+    return check(run_attention(op, workspace, stream, loader), "cudaLaunchKernelEx", device_);
+  }
   const std::optional<Convolution> asked = describe_convolution(op);
   const std::scoped_lock lock(mutex_);
   if (!asked || !is_ready()) refuse();

@@ -1,5 +1,5 @@
-// Fused operations of one device by cuDNN (docs/fused.md): a handle, and the plan for each description. Safe from any
-// thread.
+// Fused operations of one device (docs/fused.md): convolutions by cuDNN, with a handle and the plan for each
+// description, and attention by kernels of our own. Safe from any thread.
 #pragma once
 
 #include <map>
@@ -15,13 +15,15 @@ namespace lockstep::gpu {
 
 class FusedPlans {
  public:
-  /// `issue_mutex` is held while cuDNN is initialized, makes a plan, or runs one for the first time.
-  FusedPlans(int device, bool tf32, IssueMutex& issue_mutex)
-      : device_(device), tf32_(tf32), issue_mutex_(issue_mutex) {}
+  /// `issue_mutex` is held while cuDNN is initialized, makes a plan, or runs one for the first time. `capability`: the
+  /// first number of the card's compute capability.
+  FusedPlans(int device, int capability, bool tf32, IssueMutex& issue_mutex)
+      : device_(device), capability_(capability), tf32_(tf32), issue_mutex_(issue_mutex) {}
 
-  /// Returns the bytes of workspace; nullopt if cuDNN cannot be loaded, does not support the card, or has no suitable
-  /// engine. The device's card must be current. A non-null data pointer that is not aligned increases the workspace.
-  /// Throws BackendError if cuDNN fails.
+  /// Returns the bytes of workspace. Returns nullopt for attention that the kernels do not support, and for
+  /// convolutions if cuDNN cannot be loaded, does not support the card, or has no suitable engine. The device's card
+  /// must be current. A non-null data pointer that is not aligned increases the workspace of a convolution. Throws
+  /// BackendError if cuDNN fails.
   std::optional<std::size_t> workspace_size(const FusedOp& op);
   /// Enqueues an operation that workspace_size() accepted; the device's card must be current. Repeated runs give the
   /// same bits.
@@ -40,6 +42,7 @@ class FusedPlans {
   void execute(Entry& entry, const std::array<void*, 3>& data, void* workspace, cudaStream_t stream);
 
   const int device_;
+  const int capability_;
   const bool tf32_;
   IssueMutex& issue_mutex_;
   RankedMutex<LockRank::cuda_fused> mutex_;

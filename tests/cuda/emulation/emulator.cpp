@@ -75,6 +75,7 @@ class Block {
   /// Runs one block to its end, or throws.
   void run(const std::function<void()>& kernel, std::minstd_rand& random);
   unsigned lane() const { return current_->lane(); }
+  std::uint64_t number() const { return number_; }
 
   void synchronize(std::source_location site);
   std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);
@@ -94,6 +95,7 @@ class Block {
   void open_shuffle(const Thread& last);
   [[noreturn]] void report_deadlock() const;
 
+  std::uint64_t number_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   std::minstd_rand* random_ = nullptr;
   Order order_ = Order::forward;
@@ -136,6 +138,7 @@ void Block::prepare() {
 
 void Block::run(const std::function<void()>& kernel, std::minstd_rand& random) {
   const Unobserved scope;
+  ++number_;
   kernel_ = &kernel;
   random_ = &random;
   order_ = settings().order;
@@ -366,6 +369,7 @@ Settings& settings() {
 }
 
 unsigned this_lane() { return block.lane(); }
+std::uint64_t this_block() { return block.number(); }
 void synchronize_threads(std::source_location site) { block.synchronize(site); }
 std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site) {
   return block.shuffle(mask, value, lane, site);

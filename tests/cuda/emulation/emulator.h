@@ -54,6 +54,8 @@ Settings& settings();
 
 // For code on the emulated GPU.
 unsigned this_lane();
+/// The number of the running block among all that have run.
+std::uint64_t this_block();
 void synchronize_threads(std::source_location site);
 /// Returns the value passed by the thread of `lane`; all threads of the warp that are in `mask` meet here.
 std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);

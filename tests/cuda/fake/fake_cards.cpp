@@ -63,6 +63,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "Fake card");
   properties->totalGlobalMem = machine().card_bytes;
+  properties->major = machine().capability;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* card) {

@@ -18,6 +18,7 @@ struct Machine {
   int cards = 0;           ///< 0: as if there was no driver.
   int driver_version = 0;  ///< If not 0: a version that is too old.
   std::size_t card_bytes = std::size_t(64) << 20;
+  int capability = 9;  ///< The first number of the cards' compute capability.
   std::size_t pinned_bytes = std::size_t(1) << 40;  ///< Limit of page-locked memory.
   bool earliest_first = false;                      ///< The oldest ready stream runs first; else the newest.
   bool address_only = false;                        ///< New memory is only addresses, without limit; no work runs.

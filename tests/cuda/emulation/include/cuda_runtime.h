@@ -5,3 +5,4 @@
 #include_next <cuda_runtime.h>
 
 #include "cuda/emulation/device_code.h"
+#include "cuda/emulation/warp_matrix.h"
