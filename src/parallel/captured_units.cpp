@@ -92,7 +92,7 @@ void ParameterUnits::enter_step(std::size_t d, const Stream& begin) {
                                " processes: work with other processes is not captured, run the step eagerly"));
   if (!are_gone_)
     throw InvalidArgument(
-        text("[CapturedStep] expected sharded parameters (Shard::parameters or Shard::hybrid) that the eager step "
+        text("[CapturedStep] expected sharded parameters (Shard::parameters) that the eager step "
              "before the capture has "
              "used, and that no other thread uses during the capture, got some that are in use on ",
              home.device, ": let the function do the same work in each step"));
