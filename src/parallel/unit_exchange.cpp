@@ -67,6 +67,7 @@ void ParameterUnits::Exchange::has_taken(std::size_t d, const Piece& piece) {
   const Slot* const taken = find(piece);
   if (!taken || taken->passed[d]) return;
   for_slots([&](Slot& slot) {
+    if (!slot.piece) return;
     if (&slot == taken || slot.number + units_.buffers_ <= taken->number) slot.passed[d] = true;
   });
   changed_.notify_all();
