@@ -47,7 +47,8 @@ OrderedCommands::~OrderedCommands() {
                                     " has ended its ", name_, ", and waited ", limit.count(),
                                     " ms for the other processes to do so too"));
     }
-  } catch (...) {  // the transport has failed
+  } catch (...) {  // the transport has failed, which nobody else may notice: a listener ends when all have left
+    fail(std::current_exception());
   }
   listener_.join();
   runner_.join();

@@ -38,21 +38,28 @@ void reconcile(std::span<const Tensor> parameters) {
 
 ShardUpdate::ShardUpdate(std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters) {
-    if (!is_sharded(parameter)) continue;
-    autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
+    const autograd::Replica* const replica = autograd::replica_of(parameter);
+    if (!replica || !(replica->parameter->is_sharded() || replica->parameter->has_other_processes())) continue;
     const auto model = std::ranges::find_if(
-        models_, [&](const auto& others) { return others.front()->listener() == own->listener(); });
-    (model == models_.end() ? models_.emplace_back() : *model).push_back(own);
+        models_, [&](const auto& others) { return others.front()->listener() == replica->parameter->listener(); });
+    (model == models_.end() ? models_.emplace_back() : *model).push_back(replica->parameter);
   }
-  for (const auto& model : models_) model.front()->begin_update();
+  std::size_t begun = 0;
+  try {
+    for (; begun < models_.size(); ++begun) models_[begun].front()->begin_update();
+  } catch (...) {
+    for (std::size_t i = 0; i <= begun; ++i) models_[i].front()->abandon_update(false);
+    throw;
+  }
 }
 
 ShardUpdate::~ShardUpdate() {
-  for (const auto& model : models_) model.front()->abandon_update();
+  for (const auto& model : models_) model.front()->abandon_update(true);
 }
 
 void ShardUpdate::all_gather() {
-  for (; !models_.empty(); models_.pop_back()) models_.back().front()->all_gather(models_.back());
+  for (; !models_.empty(); models_.pop_back())
+    if (models_.back().front()->is_sharded()) models_.back().front()->all_gather(models_.back());
 }
 
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters) {

@@ -84,8 +84,8 @@ void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameter
 /// sharded, correct in each replica's shard. Throws AutogradError during a backward of their model.
 void reconcile(std::span<const Tensor> parameters);
 
-/// While it lives, the replicas of these parameters are changed in their shards. Ignores parameters that are not
-/// sharded.
+/// While it lives, the replicas of these parameters are changed, each in its shard if the parameter is sharded. If it
+/// ends before all_gather(), the other processes fail too: only they would have changed their replicas.
 class ShardUpdate {
  public:
   explicit ShardUpdate(std::span<const Tensor> parameters);

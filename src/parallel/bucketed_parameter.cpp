@@ -272,8 +272,8 @@ void BucketedParameter::begin_update() {
   if (const auto owner = owner_.lock()) owner->begin_update();
 }
 
-void BucketedParameter::abandon_update() noexcept {
-  if (const auto owner = owner_.lock()) owner->abandon_update();
+void BucketedParameter::abandon_update(bool fails_others) noexcept {
+  if (const auto owner = owner_.lock()) owner->abandon_update(fails_others);
 }
 
 void BucketedParameter::all_gather(std::span<autograd::ReplicatedParameter* const> parameters) {

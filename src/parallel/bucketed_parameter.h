@@ -55,7 +55,7 @@ class ReplicaOwner : public autograd::GradientListener {
   /// The parameter has no gradient any more.
   virtual void gradient_dropped(std::size_t entry) = 0;
   virtual void begin_update() = 0;
-  virtual void abandon_update() noexcept = 0;
+  virtual void abandon_update(bool fails_others) noexcept = 0;
   virtual void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) = 0;
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
@@ -155,7 +155,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void reconcile() override;
   void gradient_changed() override;
   void begin_update() override;
-  void abandon_update() noexcept override;
+  void abandon_update(bool fails_others) noexcept override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
 

@@ -137,7 +137,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void reconcile(std::size_t entry) override;
   void gradient_dropped(std::size_t entry) override;
   void begin_update() override;
-  void abandon_update() noexcept override;
+  void abandon_update(bool fails_others) noexcept override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   void add(std::span<nn::ModuleBase* const> modules);

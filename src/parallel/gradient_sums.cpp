@@ -414,8 +414,11 @@ void GradientBuckets::Impl::begin_update() {
   if (units) units->begin_update();
 }
 
-void GradientBuckets::Impl::abandon_update() noexcept {
+void GradientBuckets::Impl::abandon_update(bool fails_others) noexcept {
   if (units) units->abandon_update();
+  if (fails_others && !is_alone())
+    world.transport()->fail(
+        text("a step of an optimizer failed in process ", world.rank().value(), " on ", world.host(world.rank())));
 }
 
 void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* const> which) {

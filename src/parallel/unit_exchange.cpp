@@ -19,7 +19,8 @@ namespace {
 using Command = OrderedCommands::Command;
 
 constexpr Command kUpdate = {-1}, kPass = {-2};
-constexpr std::chrono::milliseconds kPatience(50), kLongestBeforePass(1000);
+constexpr std::chrono::milliseconds kPatience(50), kPatienceWithCopies(200), kLongestBeforePass(1000);
+constexpr std::chrono::microseconds kBetweenQuestions(200);
 
 }  // namespace
 
@@ -102,11 +103,12 @@ void ParameterUnits::Exchange::wait(Lock& lock, const char* what, const Done& do
   const World& world = units_.world_;
   const auto end = Clock::now() + world.time_limit();
   if (!changed_.wait_until(lock, end, [&] { return has_failed_ || done(); })) {
+    const std::string reason = text("process ", world.rank().value(), " on ", world.host(world.rank()), " waited ",
+                                    world.time_limit().count(), " ms for ", what);
     lock.unlock();
-    world.transport()->fail(text("process ", world.rank().value(), " on ", world.host(world.rank()), " waited ",
-                                 world.time_limit().count(), " ms for ", what));
+    world.transport()->fail(reason);
     lock.lock();
-    changed_.wait(lock, [this] { return has_failed_; });
+    throw CollectiveError(world.rank().value(), "exchange of sharded parameters", 0, reason);
   }
   if (has_failed_) std::rethrow_exception(commands_->failure());
 }
@@ -198,8 +200,23 @@ bool ParameterUnits::Exchange::is_free(const Slot& slot) const {
          (awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end());
 }
 
-// An empty slot. The streams have waited for the copies out of it. If no slot becomes free, because devices need units
-// in different orders, makes another one: it goes when it is free.
+// The slot that has been free for the longest; null if there is none for some time. An exchange must not wait on
+// streams for copies out of a slot: these wait for work of the device, which may wait for a sum to which another
+// process contributes only after the exchange. So waits for them here, on the host.
+ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& lock) {
+  for (const Clock::time_point begin = Clock::now(); !has_failed_;) {
+    Slot* free = nullptr;
+    for (Slot& each : slots_)
+      if (is_free(each) && (!free || each.number < free->number)) free = &each;
+    if (free && std::ranges::all_of(free->copies, &cuda::Event::query)) return free;
+    if (Clock::now() > begin + (free ? kPatienceWithCopies : kPatience)) return nullptr;
+    changed_.wait_until(lock, Clock::now() + (free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
+  }
+  return nullptr;
+}
+
+// An empty slot, which is not copied any more. If no slot becomes free, because devices need units in different orders,
+// makes another one: it goes when it is free.
 ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
   const auto let_go = [this](const Slot& slot) {
     wait_for_copies(slot);
@@ -209,13 +226,8 @@ ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, c
   std::size_t bytes_each = std::size_t(piece.size) * size_of(piece.dtype);
   if (units_.is_whole(piece)) {
     bytes_each = units_.buffer_bytes(piece) / streams_.size();
-    const auto find_free = [&] {
-      slot = nullptr;
-      for (Slot& each : slots_)
-        if (is_free(each) && (!slot || each.number < slot->number)) slot = &each;
-      return slot || has_failed_;
-    };
-    if (!changed_.wait_until(lock, Clock::now() + kPatience, find_free)) slot = &slots_.emplace_back();
+    slot = find_free_slot(lock);
+    if (!slot) slot = &slots_.emplace_back();
     for (std::size_t d = 0; d < places_.size(); ++d)
       if (places_[d] == Place::before_pass && since_[d] + kLongestBeforePass < Clock::now())
         set_place(d, Place::outside);
@@ -235,7 +247,8 @@ ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, c
     });
     slot = &singles_.emplace_back();
   }
-  if (has_failed_) std::rethrow_exception(commands_->failure());
+  if (has_failed_)
+    throw CollectiveError(int(units_.process_), "exchange of sharded parameters", 0, "a process has failed");
   slot->piece.reset();
   wait_for_copies(*slot);
   slot->shares.resize(streams_.size());

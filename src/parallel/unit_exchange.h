@@ -7,16 +7,15 @@
 // (distributed/ordered_commands.h).
 //
 // A device that is in a pass takes a piece from its slot before another one comes there, also if its process is behind
-// the others; if need be, the process makes more slots. If the device asked for the piece again, the others would take
-// part in that exchange only after later work of theirs; and this may wait for a sum to which the device has not
-// contributed yet.
+// the others, so that it need not ask for the piece again. If need be, the process makes more slots: an exchange waits
+// for no work of devices on streams.
 //
 // An update of the parts is a command too, which all ask for together: an exchange comes before or after it in all
 // processes.
 //
 // Orders on streams, besides those of parameter_units.h, each by an event:
 //   1. an exchange into a slot -> copies out of the slot, on each device;
-//   2. those copies -> the next exchange into the slot;
+//   2. those copies -> the next exchange into the slot (here the host waits: see find_free_slot());
 //   3. all exchanges before an update -> the update of the parts (begin_update);
 //   4. the update -> later exchanges (end_update). They convert the parts to 16 bits too, if these are asked for.
 #pragma once
@@ -88,6 +87,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void wait(Lock& lock, const char* what, const Done& done);
   Slot& slot_for(Lock& lock, const Piece& piece);
   bool is_free(const Slot& slot) const;
+  Slot* find_free_slot(Lock& lock);
   template <class F>
   void for_slots(const F& f);
   void pass_all(std::size_t d);
