@@ -13,8 +13,10 @@ namespace lockstep {
 LOCKSTEP_API Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
                                const Tensor& bias = {}, double eps = 1e-5);
 
+/// The results of add_layer_norm().
 struct SumAndNorm {
-  Tensor sum, norm;
+  Tensor sum;   ///< x + branch.
+  Tensor norm;  ///< layer_norm(sum).
 };
 /// A residual connection and the norm behind it: x + branch, and its layer_norm(). One kernel, if x is float32 and
 /// branch and weights are too, or in autocast regions: x of float32 or the region's dtype, branch of the region's
