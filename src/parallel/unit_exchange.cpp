@@ -65,11 +65,11 @@ ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find(const Piece& piec
 }
 
 void ParameterUnits::Exchange::has_taken(std::size_t d, const Piece& piece) {
-  const Slot* const taken = find(piece);
-  if (!taken || taken->passed[d]) return;
+  const Slot* const used = find(piece);
+  if (!used || used->passed[d]) return;
   for_slots([&](Slot& slot) {
     if (!slot.piece) return;
-    if (&slot == taken || slot.number + units_.buffers_ <= taken->number) slot.passed[d] = true;
+    if (&slot == used || slot.number + units_.buffers_ <= used->number) slot.passed[d] = true;
   });
   changed_.notify_all();
 }
