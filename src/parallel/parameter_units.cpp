@@ -340,11 +340,11 @@ void ParameterUnits::send_changes() {
   const NoGrad guard;
   const WithoutEnqueuing copies_let_nothing_go;  // which would take the mutex
   for (Unit& unit : units_) {
-    for (const auto& [i, values] : unit.changed)
-      for_parts(unit.part, unit.begins[i], values.numel(),
+    for (const auto& parameter : unit.changed)
+      for_parts(unit.part, unit.begins[parameter.first], parameter.second.numel(),
                 [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t count) {
                   const Tensor own = held(unit, rank, within, count);
-                  if (own.defined()) copy_values(own, elements(values, at, count));
+                  if (own.defined()) copy_values(own, elements(parameter.second, at, count));
                 });
     if (unit.changed.empty()) continue;
     unit.changed.clear();
