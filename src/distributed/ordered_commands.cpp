@@ -79,7 +79,7 @@ void OrderedCommands::send(int to, const Note& note) {
 void OrderedCommands::arrange(const Note& note) {
   switch (note.kind) {
     case Kind::want:
-      // Whoever asked before it executed the last such command means that one.
+      // A process that has not executed the last such command yet asks for that one.
       if (const auto last = last_.find(note.command); last == last_.end() || last->second <= note.number)
         issue(Kind::execute, note.command);
       break;

@@ -24,8 +24,7 @@
 #include <lockstep/runtime/memory.h>
 
 #include "core/text.h"
-#include "parallel/sharded.h"
-#include "support/in_processes.h"
+#include "parallel/sharded_in_processes.h"
 #include "support/must_end.h"
 
 namespace lockstep::sharded {
@@ -39,38 +38,6 @@ struct Grid {
   int processes, devices;
 };
 
-DataParallelOptions options_in(const World& world, int each, Shard shard) {
-  std::vector<int> devices;
-  for (int d = 0; d < each; ++d) devices.push_back(world.rank().value() * each + d);
-  DataParallelOptions all = options(shard, devices);
-  all.world = world;
-  all.loss = ProcessLoss::sum;
-  return all;
-}
-
-void expect_none(const std::vector<std::exception_ptr>& failures) {
-  for (const std::exception_ptr& failure : failures) try {
-      if (failure) std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << error.what();
-    }
-}
-
-Tensor loss(DataParallel<Net>& model, int step) {
-  const Tensor& batch = batches()[std::size_t(step) % batches().size()];
-  const auto [first, count] = model.share().rows(batch.size(0));
-  const Tensor output = model(batch.narrow(0, first, count).to(model.device()), step % 3 == 1);
-  return sum(output * output) * 0.01;
-}
-
-void steps(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int to) {
-  for (int at = from; at < to; ++at) {
-    optimizer.zero_grad();
-    loss(model, at).backward();
-    optimizer.step();
-  }
-}
-
 using Job = std::function<Numbers(DataParallel<Net>& model, optim::Optimizer& optimizer)>;
 
 // What the job returns, which must be equal in all processes.
@@ -78,7 +45,7 @@ Numbers run(const Grid& grid, Shard shard, const Job& job) {
   batches();
   const SimulatedDevices devices({.count = grid.processes * grid.devices, .max_delay_us = 10});
   std::vector<Numbers> found(std::size_t(grid.processes));
-  expect_none(in_processes(grid.processes, [&](const World& world) {
+  expect_no_failure(in_processes(grid.processes, [&](const World& world) {
     DataParallel model(Net(), options_in(world, grid.devices, shard));
     optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
     found[std::size_t(world.rank().value())] = job(model, optimizer);
@@ -102,7 +69,7 @@ TEST(ExchangedParameters, TakeTheSameChangesByHandFromAllProcesses) {
     Numbers seen;
     for (int step = 0; step < 6; ++step) {
       optimizer.zero_grad();
-      loss(model, step).backward();
+      loss_of_process(model, step).backward();
       {
         const NoGrad guard;
         Net& net = model.module();
@@ -122,13 +89,13 @@ TEST(ExchangedParameters, TakeTheSameChangesByHandFromAllProcesses) {
 
 TEST(ExchangedParameters, LoadWholeStateDicts) {
   expect_same_at_all_levels([](DataParallel<Net>& model, optim::Optimizer& optimizer) {
-    steps(model, optimizer, 0, 2);
+    train_in_process(model, optimizer, 0, 2);
     const StateDict parameters = copy_of(model.state_dict()), state = copy_of(optimizer.state_dict());
-    steps(model, optimizer, 2, 4);
+    train_in_process(model, optimizer, 2, 4);
     model.load_state_dict(parameters);
     optimizer.load_state_dict(state);
     Numbers seen = values(model.state_dict());
-    steps(model, optimizer, 2, 5);
+    train_in_process(model, optimizer, 2, 5);
     for (const auto& each : values(model.parameters())) seen.push_back(each);
     return seen;
   });
@@ -141,14 +108,14 @@ TEST(ExchangedParameters, GoOnWithAccumulationClippingAndEvaluation) {
       {
         std::optional<DataParallel<Net>::NoSync> no_sync;
         if (at % 2 == 0) no_sync.emplace(model);
-        loss(model, at).backward();
+        loss_of_process(model, at).backward();
       }
-      loss(model, at + 1).backward();
+      loss_of_process(model, at + 1).backward();
       optim::clip_grad_norm_(model.parameters(), 0.5);
       optimizer.step();
       const NoGrad guard;
       model.eval();
-      loss(model, at);
+      loss_of_process(model, at);
       model.train();
     }
     return values(model.parameters());
@@ -162,7 +129,7 @@ TEST(ExchangedParameters, HaveTheSameBitsWhateverProcessLags) {
     const Numbers here = run({3, 1}, Shard::parameters, [&](DataParallel<Net>& model, optim::Optimizer& optimizer) {
       for (int at = 0; at < 4; ++at) {
         if (model.world().rank().value() == late) std::this_thread::sleep_for(20ms);
-        steps(model, optimizer, at, at + 1);
+        train_in_process(model, optimizer, at, at + 1);
       }
       return values(model.parameters());
     });
@@ -177,11 +144,11 @@ TEST(ExchangedParameters, AreReadByOneProcessAlone) {
     const SimulatedDevices devices({.count = 4});
     batches();
     Numbers all, alone;
-    expect_none(in_processes(grid.processes, [&](const World& world) {
+    expect_no_failure(in_processes(grid.processes, [&](const World& world) {
       DataParallel model(Net(), options_in(world, grid.devices, Shard::parameters));
       optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
       for (int at = 0; at < 3; ++at) {
-        steps(model, optimizer, at, at + 1);
+        train_in_process(model, optimizer, at, at + 1);
         if (world.rank().value() == at % grid.processes) alone = values(model.state_dict());
       }
       const Numbers together = values(model.state_dict());
@@ -198,7 +165,7 @@ TEST(ExchangedParameters, AreReadByOneProcessAlone) {
 // A process that changes parameters first sees its changes, and the others see the former values until they make them.
 TEST(ExchangedParameters, AreChangedForEachProcessWhenItChangesThem) {
   const SimulatedDevices devices({.count = 2});
-  expect_none(in_processes(2, [](const World& world) {
+  expect_no_failure(in_processes(2, [](const World& world) {
     DataParallel model(Net(), options_in(world, 1, Shard::parameters));
     const Tensor weight = model.module().first.weight;
     const NoGrad guard;
@@ -213,7 +180,7 @@ TEST(ExchangedParameters, AreChangedForEachProcessWhenItChangesThem) {
     EXPECT_EQ(values(weight), world.is_first() ? doubled : before);
     if (!world.is_first()) Tensor(weight).mul_(2);
     EXPECT_EQ(values(weight), doubled);
-    loss(model, 0);
+    loss_of_process(model, 0);
     EXPECT_EQ(values(weight), doubled);
   }));
 }
@@ -228,7 +195,7 @@ TEST(ExchangedParameters, RefuseDifferentChangesByHand) {
         const NoGrad guard;
         if (by_all || !world.is_first()) model.module().first.weight.fill_(world.is_first() ? 1 : 2);
       }
-      loss(model, 0);
+      loss_of_process(model, 0);
     });
     for (const std::string& message : said)
       EXPECT_NE(message.find("expected the same changes of parameters (Shard::parameters) by hand in all processes"),
@@ -253,7 +220,7 @@ TEST(ExchangedParameters, TakeTheMemoryThatThePlanSays) {
   for (const Grid& grid : {Grid{2, 1}, Grid{2, 2}, Grid{4, 1}}) {
     const auto count = std::size_t(grid.processes * grid.devices);
     const SimulatedDevices devices({.count = int(count)});
-    expect_none(in_processes(grid.processes, [&](const World& world) {
+    expect_no_failure(in_processes(grid.processes, [&](const World& world) {
       manual_seed(1);
       DataParallelOptions how = options_in(world, grid.devices, Shard::parameters);
       how.buckets = {.first_bytes = 66'000, .bytes = 66'000};  // a layer each
@@ -290,7 +257,7 @@ TEST(ExchangedParameters, AreUsedIn16Bits) {
         Tensor all;
         {
           const Autocast autocast(kBFloat16);
-          all = loss(model, at);
+          all = loss_of_process(model, at);
         }
         all.backward();
         optimizer.step();
@@ -298,7 +265,7 @@ TEST(ExchangedParameters, AreUsedIn16Bits) {
           const NoGrad guard;
           model.module().first.weight.mul_(0.5);
           const Autocast autocast(kBFloat16);
-          loss(model, at);
+          loss_of_process(model, at);
         }
       }
       return values(model.parameters());
@@ -355,7 +322,7 @@ TEST(ExchangedParameters, ComeInAnyLoop) {
     const auto trained = [&](int processes) {
       const SimulatedDevices devices({.count = 2});
       std::vector<Numbers> found(static_cast<std::size_t>(processes));
-      expect_none(in_processes(processes, [&](const World& world) {
+      expect_no_failure(in_processes(processes, [&](const World& world) {
         manual_seed(1);
         DataParallelOptions how = options_in(world, 2 / processes, processes > 1 ? Shard::parameters : Shard::none);
         how.buckets = {.first_bytes = 300, .bytes = 300};
@@ -442,15 +409,15 @@ TEST(ExchangedParameters, EndInTimeWhenAProcessFails) {
             DataParallel model(Net(), options_in(world, 1, Shard::parameters));
             optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
             const bool fails = world.rank().value() == 1;
-            steps(model, optimizer, 0, 2);
+            train_in_process(model, optimizer, 0, 2);
             if (fails && fails_at == 0) throw std::runtime_error("a fault of the program");
-            const Tensor all = loss(model, 2);
+            const Tensor all = loss_of_process(model, 2);
             if (fails && fails_at == 1) throw std::runtime_error("a fault of the program");
             all.backward();
             if (fails && fails_at == 2) throw std::runtime_error("a fault of the program");
             optimizer.step();
             if (fails && fails_at == 3) throw std::runtime_error("a fault of the program");
-            steps(model, optimizer, 3, 5);
+            train_in_process(model, optimizer, 3, 5);
           },
           1s);
       EXPECT_NE(testing::message_of<std::runtime_error>(failures[1]).find("a fault of the program"), std::string::npos);

@@ -16,15 +16,16 @@
 
 #include "core/text.h"
 #include "optim/cases.h"
-#include "parallel/sharded.h"
-#include "support/in_processes.h"
+#include "parallel/sharded_in_processes.h"
 
 namespace lockstep::sharded_processes {
 namespace {
 
 using namespace std::chrono_literals;
 using sharded::batches;
+using sharded::expect_no_failure;
 using sharded::gradients;
+using sharded::loss_of_process;
 using sharded::Net;
 using sharded::values;
 using testing::in_processes;
@@ -36,29 +37,8 @@ struct Grid {
 };
 constexpr Grid kGrids[] = {{1, 4}, {2, 2}, {4, 1}};
 
-void expect_no_failure(const std::vector<std::exception_ptr>& failures) {
-  for (const std::exception_ptr& failure : failures) try {
-      if (failure) std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << error.what();
-    }
-}
-
 DataParallelOptions options_of(const World& world, int each, Shard shard = Shard::optimizer_state) {
-  std::vector<int> devices;
-  for (int d = 0; d < each; ++d) devices.push_back(world.rank().value() * each + d);
-  DataParallelOptions all = sharded::options(shard, devices);
-  all.world = world;
-  all.loss = ProcessLoss::sum;
-  return all;
-}
-
-// The loss of a process's rows; with few rows, the last processes have none.
-Tensor loss(DataParallel<Net>& model, int step) {
-  const Tensor& batch = batches()[std::size_t(step) % batches().size()];
-  const auto [first, count] = model.share().rows(batch.size(0));
-  const Tensor output = model(batch.narrow(0, first, count).to(model.device()), step % 3 == 1);
-  return sum(output * output) * 0.01;
+  return sharded::options_in(world, each, shard);
 }
 
 // Accumulates two backwards per step, the first with or without a sum.
@@ -68,20 +48,16 @@ void accumulate_and_step(DataParallel<Net>& model, optim::Optimizer& optimizer, 
     {
       std::optional<DataParallel<Net>::NoSync> no_sync;
       if (at % 2 == 0) no_sync.emplace(model);
-      loss(model, at).backward();
+      loss_of_process(model, at).backward();
     }
-    loss(model, at + 1).backward();
+    loss_of_process(model, at + 1).backward();
     optim::clip_grad_norm_(model.parameters(), 0.5);
     optimizer.step();
   }
 }
 
 void step(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int to) {
-  for (int at = from; at < to; ++at) {
-    optimizer.zero_grad();
-    loss(model, at).backward();
-    optimizer.step();
-  }
+  sharded::train_in_process(model, optimizer, from, to);
 }
 
 using Train = decltype(step);
@@ -113,7 +89,7 @@ TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
         DataParallel model(Net(), options_of(world, grid.devices));
         const auto optimizer = which.make(model.parameters());
         accumulate_and_step(model, *optimizer, 0, 5);
-        loss(model, 0).backward();
+        loss_of_process(model, 0).backward();
         return joined({values(model.parameters()), values(optimizer->state_dict()), gradients(model.parameters())});
       });
       if (one.empty()) one = here;
@@ -290,7 +266,7 @@ TEST(ShardedProcesses, EndWhenOneFailsBetweenBackwardAndStep) {
           DataParallel model(Net(), options_of(world, 2));
           optim::Adam optimizer(model.parameters(), {});
           accumulate_and_step(model, optimizer, 0, 3);
-          loss(model, 3).backward();
+          loss_of_process(model, 3).backward();
           if (!world.is_first()) {
             synchronize(model.device());
             thrown_at = Clock::now();
