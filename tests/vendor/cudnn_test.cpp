@@ -148,7 +148,7 @@ TEST_F(Cudnn9, SaysWhichAttributeItRefuses) {
 TEST_F(Cudnn9, CannotBeSetUpWithoutADriver) {
   if (find_cuda_cards().count > 0) GTEST_SKIP() << "a driver answers here";
   IssueMutex issue_mutex;
-  FusedPlans plans(3, false, issue_mutex);
+  FusedPlans plans(3, 9, false, issue_mutex);
   for (int i = 0; i < 2; ++i) try {
       plans.workspace_size(described(kCases[0], FusedKind::convolution, kFloat32, true));
       FAIL() << "no error";
