@@ -200,15 +200,19 @@ bool ParameterUnits::Exchange::is_free(const Slot& slot) const {
          (awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end());
 }
 
-// The slot that has been free for the longest; null if there is none for some time. An exchange must not wait on
-// streams for copies out of a slot: these wait for work of the device, which may wait for a sum to which another
-// process contributes only after the exchange. So waits for them here, on the host.
+// An exchange must not wait on streams for copies out of a slot: these wait for work of the device, which may wait for
+// a sum to which another process contributes only after the exchange. So the host asks whether they have ended.
+bool ParameterUnits::Exchange::is_copied(const Slot& slot) {
+  return std::ranges::all_of(slot.copies, &cuda::Event::query);
+}
+
+// The slot that has been free for the longest; null if there is none for some time.
 ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& lock) {
   for (const Clock::time_point begin = Clock::now(); !has_failed_;) {
     Slot* free = nullptr;
     for (Slot& each : slots_)
       if (is_free(each) && (!free || each.number < free->number)) free = &each;
-    if (free && std::ranges::all_of(free->copies, &cuda::Event::query)) return free;
+    if (free && is_copied(*free)) return free;
     if (Clock::now() > begin + (free ? kPatienceWithCopies : kPatience)) return nullptr;
     changed_.wait_until(lock, Clock::now() + (free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
   }
@@ -218,10 +222,6 @@ ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& l
 // An empty slot, which is not copied any more. If no slot becomes free, because devices need units in different orders,
 // makes another one: it goes when it is free.
 ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
-  const auto let_go = [this](const Slot& slot) {
-    wait_for_copies(slot);
-    return true;
-  };
   Slot* slot = nullptr;
   std::size_t bytes_each = std::size_t(piece.size) * size_of(piece.dtype);
   if (units_.is_whole(piece)) {
@@ -233,7 +233,9 @@ ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, c
         set_place(d, Place::outside);
     std::size_t extra = slots_.size() - units_.buffers_;
     std::erase_if(slots_, [&](const Slot& each) {
-      return extra > 0 && &each != slot && is_free(each) && let_go(each) && extra-- > 0;
+      const bool goes = extra > 0 && &each != slot && is_free(each) && is_copied(each);
+      extra -= goes;
+      return goes;
     });
   } else {
     // Single parameters take at most half a unit, if they are free.
@@ -241,16 +243,15 @@ ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, c
     std::size_t bytes = bytes_each;
     for (const Slot& single : singles_) bytes += bytes_of(single);
     std::erase_if(singles_, [&](const Slot& each) {
-      if (bytes <= units_.unit_bytes_ / 2 || !is_free(each)) return false;
+      if (bytes <= units_.unit_bytes_ / 2 || !is_free(each) || !is_copied(each)) return false;
       bytes -= bytes_of(each);
-      return let_go(each);
+      return true;
     });
     slot = &singles_.emplace_back();
   }
   if (has_failed_)
     throw CollectiveError(int(units_.process_), "exchange of sharded parameters", 0, "a process has failed");
   slot->piece.reset();
-  wait_for_copies(*slot);
   slot->shares.resize(streams_.size());
   for (std::size_t d = 0; d < streams_.size(); ++d) {
     Tensor& share = slot->shares[d];

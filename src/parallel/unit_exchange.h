@@ -87,6 +87,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void wait(Lock& lock, const char* what, const Done& done);
   Slot& slot_for(Lock& lock, const Piece& piece);
   bool is_free(const Slot& slot) const;
+  static bool is_copied(const Slot& slot);
   Slot* find_free_slot(Lock& lock);
   template <class F>
   void for_slots(const F& f);
