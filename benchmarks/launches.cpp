@@ -3,7 +3,8 @@
 // same.
 //   launches             a row for each model
 //   launches MODEL       a row for each operation of its step
-//   launches gpt2        rows for each size of GPT-2, one text of 1024 tokens: a layer, all that is no layer, the step
+//   launches gpt2        rows for each size of GPT-2: of one text of 1024 tokens a layer, all that is no layer, and the
+//                        step; and the step with the texts of `workloads gpt2`
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -69,25 +70,43 @@ void print_operations(const Sums& sums) {
 }
 
 // The step of a model of many layers, from those of its models with one and with two.
-template <std::int64_t width, std::int64_t heads, int layers, template <class> class In>
-void print_gpt2(const std::string& name) {
-  const Sums one = sums_of_step<In<bench::Gpt2Of<1, width, heads, 1>>>(),
-             two = sums_of_step<In<bench::Gpt2Of<1, width, heads, 2>>>();
+struct Layers {
+  Sum layer, rest;
+  Sum step(int layers) const { return rest + layers * layer; }
+};
+template <int texts, std::int64_t width, std::int64_t heads, template <class> class In>
+std::map<std::string, Layers> layers_of_step() {  // by phase
+  const Sums one = sums_of_step<In<bench::Gpt2Of<texts, width, heads, 1>>>(),
+             two = sums_of_step<In<bench::Gpt2Of<texts, width, heads, 2>>>();
+  std::map<std::string, Layers> phases;
   for (const char* const phase : {"forward", "backward", "update", ""}) {
-    const Sum of_layer = two.at({phase, ""}) + -1 * one.at({phase, ""}), rest = one.at({phase, ""}) + -1 * of_layer;
+    const Sum layer = two.at({phase, ""}) + -1 * one.at({phase, ""});
+    phases[phase] = {layer, one.at({phase, ""}) + -1 * layer};
+  }
+  return phases;
+}
+
+// A step with one text, and with as many as `workloads gpt2` has: each adds as much as the second.
+template <std::int64_t width, std::int64_t heads, int layers, template <class> class In>
+void print_gpt2(const std::string& name, int texts) {
+  const auto one = layers_of_step<1, width, heads, In>(), two = layers_of_step<2, width, heads, In>();
+  for (const char* const phase : {"forward", "backward", "update", ""}) {
+    const Layers& of_one = one.at(phase);
     const std::string of = name + (*phase ? std::string(", ") + phase : ", step");
-    print_row(of + ": a layer", of_layer);
-    print_row(of + ": without layers", rest);
-    print_row(of + ": " + std::to_string(layers) + " layers", rest + layers * of_layer);
+    print_row(of + ": a layer", of_one.layer);
+    print_row(of + ": without layers", of_one.rest);
+    print_row(of + ": " + std::to_string(layers) + " layers", of_one.step(layers));
+    print_row(of + ": " + std::to_string(texts) + " texts",
+              (2 - texts) * of_one.step(layers) + (texts - 1) * two.at(phase).step(layers));
   }
   std::fflush(stdout);
 }
 template <class Model>
 using InFloat32 = Model;
 template <std::int64_t width, std::int64_t heads, int layers>
-void print_gpt2(const std::string& size) {
-  print_gpt2<width, heads, layers, InFloat32>(size + " float32");
-  print_gpt2<width, heads, layers, bench::InBFloat16>(size + " bfloat16");
+void print_gpt2(const std::string& size, int texts) {
+  print_gpt2<width, heads, layers, InFloat32>(size + " float32", texts);
+  print_gpt2<width, heads, layers, bench::InBFloat16>(size + " bfloat16", texts);
 }
 
 }  // namespace
@@ -112,10 +131,10 @@ int main(int argc, char** argv) {
   if (chosen == "gpt2") {
     print_head("GPT-2");
     const std::string size = argc > 2 ? argv[2] : "";
-    if (size.empty() || size == "124M") print_gpt2<768, 12, 12>("124M");
-    if (size.empty() || size == "350M") print_gpt2<1024, 16, 24>("350M");
-    if (size.empty() || size == "774M") print_gpt2<1280, 20, 36>("774M");
-    if (size.empty() || size == "1.5B") print_gpt2<1600, 25, 48>("1.5B");
+    if (size.empty() || size == "124M") print_gpt2<768, 12, 12>("124M", 8);
+    if (size.empty() || size == "350M") print_gpt2<1024, 16, 24>("350M", 8);
+    if (size.empty() || size == "774M") print_gpt2<1280, 20, 36>("774M", 4);
+    if (size.empty() || size == "1.5B") print_gpt2<1600, 25, 48>("1.5B", 2);
     return 0;
   }
   if (found && argc <= 2) return 0;

@@ -301,10 +301,7 @@ void GradientBuckets::Impl::connect() {
   streams.clear();
   for (const Device& device : devices) streams.push_back(Stream::from_pool(device, StreamPriority::high));
   if (!launcher) launcher.emplace(devices.front());
-  if (!is_alone()) {
-    own_devices.emplace(devices, World(), options.communicator);
-    used_map.emplace(world);
-  }
+  if (!is_alone()) used_map.emplace(world);
   if (shard >= Shard::gradients)
     for (const Device& device : devices)
       buffers.push_back(std::make_shared<BucketBuffers>(device, options.whole_buckets));

@@ -82,7 +82,6 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   double share_without_pass = 1;
   std::shared_ptr<CallLog> calls;            // null for a single process
   std::optional<Communicator> communicator;  // over all processes
-  std::optional<Communicator> own_devices;   // over this process, to exchange shards; only if there are other processes
   std::optional<UsedParameterMap> used_map;
   Summing summing;
 
@@ -119,9 +118,6 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
 
   std::size_t count() const noexcept { return devices.size(); }
   bool is_alone() const noexcept { return world.size() == 1; }
-  void all_gather_shards(std::span<const ShardedTensor> tensors) {
-    lockstep::all_gather_shards(*communicator, own_devices ? *own_devices : *communicator, tensors);
-  }
 
   // Overrides of autograd::GradientListener; backward calls them.
   void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph, bool meets) override;
@@ -168,6 +164,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<bool> used() const;
   void reduce_partial_gradients();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
+  void all_gather_shards(std::span<BucketedParameter* const> which, ShardedTensor (BucketedParameter::*of)() const);
   BucketLayout lay_out(std::span<const std::vector<Tensor>> tensors, std::span<const std::size_t> in_order) const;
   void take_layout(BucketLayout layout);
   void place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout);

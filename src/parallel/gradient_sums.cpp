@@ -1,6 +1,7 @@
 // Sums gradients while a backward runs: counts the gradients that arrive in each bucket, launches the bucket's
 // collective after the last one, and marks its gradients as summed. Also all-gathers sharded gradients.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <lockstep/autograd/autocast.h>
@@ -404,10 +405,21 @@ void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
 }
 
 void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* const> which) {
-  std::vector<ShardedTensor> all;
-  for (const BucketedParameter* const parameter : which) all.push_back(parameter->sharded_gradient());
-  all_gather_shards(all);
+  all_gather_shards(which, &BucketedParameter::sharded_gradient);
   for (BucketedParameter* const parameter : which) parameter->take_gathered();
+}
+
+// One all-gather for each bucket, in an order that is the same in all processes.
+void GradientBuckets::Impl::all_gather_shards(std::span<BucketedParameter* const> which,
+                                              ShardedTensor (BucketedParameter::*of)() const) {
+  std::map<std::size_t, std::map<std::size_t, ShardedTensor>> of_buckets;  // by bucket and entry
+  for (const BucketedParameter* const parameter : which)
+    of_buckets[bucket_of[parameter->entry()]].emplace(parameter->entry(), (parameter->*of)());
+  for (auto& [bucket, by_entry] : of_buckets) {
+    std::vector<ShardedTensor> tensors;
+    for (auto& [entry, tensor] : by_entry) tensors.push_back(std::move(tensor));
+    lockstep::all_gather_shards(*communicator, tensors);
+  }
 }
 
 void GradientBuckets::Impl::begin_update() {
@@ -429,10 +441,10 @@ void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* 
       for (const Replica& replica : parameter->replicas()) bump_version(changed.emplace_back(replica.tensor));
     return units->end_update(changed, is_alone() ? nullptr : &*communicator);
   }
-  std::vector<ShardedTensor> all;
-  for (const autograd::ReplicatedParameter* const parameter : which)
-    all.push_back(static_cast<const BucketedParameter*>(parameter)->sharded_values());
-  all_gather_shards(all);
+  std::vector<BucketedParameter*> sharded;
+  for (autograd::ReplicatedParameter* const parameter : which)
+    sharded.push_back(static_cast<BucketedParameter*>(parameter));
+  all_gather_shards(sharded, &BucketedParameter::sharded_values);
 }
 
 std::vector<Tensor> GradientBuckets::Impl::all_gather_numbers(std::span<const Tensor> numbers) {

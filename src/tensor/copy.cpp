@@ -19,6 +19,13 @@ struct Assign {
   }
 };
 
+template <class To, class From>
+void assign_together(std::span<const Tensor> to, std::span<const Tensor> from) {
+  std::vector<MultiRow<2>> pairs;
+  for (std::size_t i = 0; i < to.size(); ++i) pairs.push_back({to[i].impl(), from[i].impl()});
+  multi_map<To, const From>("copy", 0, Assign(), *to[0].impl()->storage->device, std::span<const MultiRow<2>>(pairs));
+}
+
 bool transpose(const Tensor& to, const Tensor& from) {
   return visit_bits(to.dtype(), [&]<class T>() {
     const auto kernel = as_transpose<T>(*to.impl(), *from.impl());
@@ -121,14 +128,14 @@ void copy_values(const Tensor& to, const Tensor& from) {
 }
 
 void round_together(std::span<const Tensor> to, std::span<const Tensor> from) {
-  std::vector<MultiRow<2>> pairs;
-  for (std::size_t i = 0; i < to.size(); ++i) pairs.push_back({to[i].impl(), from[i].impl()});
-  const std::span<const MultiRow<2>> rows = pairs;
-  DeviceState& device = *to[0].impl()->storage->device;
   if (to[0].dtype() == kBFloat16)
-    multi_map<BFloat16, const float>("copy", 0, Assign(), device, rows);
+    assign_together<BFloat16, float>(to, from);
   else
-    multi_map<Half, const float>("copy", 0, Assign(), device, rows);
+    assign_together<Half, float>(to, from);
+}
+
+void copy_together(std::span<const Tensor> to, std::span<const Tensor> from) {
+  visit_bits(to[0].dtype(), [&]<class T>() { assign_together<T, T>(to, from); });
 }
 
 Tensor copied(const Tensor& from, DeviceState& device, DType dtype) {

@@ -18,6 +18,9 @@ void copy_values(const Tensor& to, const Tensor& from);
 /// to[i] = from[i], rounded to 16 bits, for all i in one launch. All tensors are contiguous and on one device; `to`
 /// have one 16-bit dtype, `from` are float32, and to[i] has from[i]'s sizes. Does not bump versions.
 void round_together(std::span<const Tensor> to, std::span<const Tensor> from);
+/// to[i] = from[i] for all i in one launch. All tensors are contiguous, on one device and of one dtype, and to[i] has
+/// from[i]'s sizes. Does not bump versions.
+void copy_together(std::span<const Tensor> to, std::span<const Tensor> from);
 
 /// Sets every element to `value`. Does not bump the version.
 void fill_values(const Tensor& tensor, double value);

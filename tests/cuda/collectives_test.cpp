@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <deque>
 #include <future>
 #include <string>
 #include <thread>
@@ -12,6 +14,7 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
 
 #include "backends/cuda/cuda_stream.h"
 #include "cuda/fake/fake_cuda.h"
@@ -358,6 +361,51 @@ TEST(FakeCuda, TheSelfTestSaysWhatToTry) {
     for (const char* word : {"self-test", "the cable is out", "NCCL_P2P_DISABLE", "ACS", "/dev/shm", "NCCL (22809)"})
       EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
   }
+}
+
+// A card runs operations in the order of their launches, here only one at a time: if two cards had the operations of
+// two communicators in different orders, each would wait for the other.
+TEST(FakeCuda, AllCardsRunTheOperationsOfAllThreadsInOneOrder) {
+  const FakeDevices devices({.cards = {0, 1, 2}});
+  constexpr int kRounds = 12;
+  struct User {
+    explicit User(std::vector<Device> devices) : communicator(devices, {}, {.time_limit = std::chrono::seconds(2)}) {
+      const std::int32_t one = 1;
+      const auto* const begin = reinterpret_cast<const std::byte*>(&one);
+      for (const Device& device : devices) {
+        streams.push_back(Stream::from_pool(device));
+        memory.push_back(
+            std::make_unique<DeviceBytes>(device.index(), Bytes(begin, begin + sizeof one), streams.back().id()));
+        buffers.push_back({streams.back(), memory.back()->data(), memory.back()->data()});
+      }
+    }
+    std::int32_t result(std::size_t rank) const {
+      const Bytes bytes = memory[rank]->get();
+      return *reinterpret_cast<const std::int32_t*>(bytes.data());
+    }
+    Communicator communicator;
+    std::vector<Stream> streams;
+    std::vector<std::unique_ptr<DeviceBytes>> memory;
+    std::vector<RankBuffers> buffers;
+  };
+  std::deque<User> users;
+  for (const std::vector<Device>& of : {std::vector<Device>{"cuda:0", "cuda:1", "cuda:2"},
+                                        {"cuda:0", "cuda:1"},
+                                        {"cuda:1", "cuda:2"},
+                                        {"cuda:2", "cuda:0"}})
+    users.emplace_back(of);
+  machine().collectives_at_once = 1;
+  machine().at_question = [] { std::this_thread::yield(); };  // between the launches on two cards
+  std::vector<std::thread> threads;
+  for (User& user : users)
+    threads.emplace_back([&user] {
+      for (int i = 0; i < kRounds; ++i) user.communicator.all_reduce(user.buffers, 1, kInt32);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const User& user : users)
+    for (std::size_t rank = 0; rank < user.streams.size(); ++rank)
+      EXPECT_EQ(user.result(rank), std::int32_t(std::pow(user.streams.size(), kRounds)));
+  machine().at_question = nullptr;
 }
 
 // CUDA invalidates a capture if one of its streams is asked whether its work has ended. Another thread may ask about a

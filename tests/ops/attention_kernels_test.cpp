@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "core/context.h"
+#include "core/text.h"
 #include "ops/attention/composed.h"
 #include "ops/checks.h"
 #include "support/test_devices.h"
@@ -22,7 +23,7 @@ using namespace testing;
 enum class MaskKind { none, bias, padding, per_query };
 
 struct KernelCase {
-  const char* name;
+  std::string name;
   std::int64_t heads, groups, queries, keys, features, out;
   bool causal = false;
   MaskKind mask = MaskKind::none;
@@ -30,7 +31,7 @@ struct KernelCase {
 
 void PrintTo(const KernelCase& c, std::ostream* out) { *out << c.name; }
 
-const std::vector<KernelCase> kKernelCases = {
+const std::vector<KernelCase> kNamedCases = {
     {"OneOfEach", 1, 1, 1, 1, 1, 1},
     {"OneTile", 2, 2, 64, 64, 64, 64},
     {"OddLengths", 2, 2, 77, 131, 64, 64},
@@ -48,6 +49,19 @@ const std::vector<KernelCase> kKernelCases = {
     {"TooManyFeatures", 2, 1, 20, 30, 136, 40, true},
     {"TooManyFeaturesMasked", 2, 2, 20, 30, 20, 136, false, MaskKind::per_query},
 };
+
+// Those above, and lengths at the borders of tiles for all numbers of features, causal, with a bias and padded in turn.
+std::vector<KernelCase> kernel_cases() {
+  std::vector<KernelCase> cases = kNamedCases;
+  for (const std::int64_t features : {8, 16, 32, 48, 80, 112})
+    for (const auto& [queries, keys] : std::vector<std::pair<int, int>>{{1, 70}, {65, 63}, {128, 128}, {17, 193}}) {
+      const std::size_t i = cases.size() - kNamedCases.size();
+      const bool causal = i % 3 == 0;
+      cases.push_back({text("Queries", queries, "Keys", keys, "Features", features), i % 2 == 0 ? 2 : 4, 2, queries,
+                       keys, features, i % 4 == 3 ? 40 : features, causal, causal ? MaskKind::none : MaskKind(i % 3)});
+    }
+  return cases;
+}
 
 // The largest error, as a multiple of `unit` and of the largest element.
 double error_of(const Tensor& got, const Tensor& expected, double unit) {
@@ -68,7 +82,8 @@ class AttentionKernels : public ::testing::TestWithParam<std::tuple<DType, Kerne
       case MaskKind::none: return {};
       case MaskKind::bias: return randn({c.heads, c.queries, c.keys}, here).to(dtype);
       case MaskKind::padding:
-        return lt(arange(double(c.keys), here), tensor({70., 131.}).view({2, 1, 1, 1}).to(kDevice));
+        return lt(arange(double(c.keys), here),
+                  tensor({double(c.keys / 2 + 1), double(c.keys)}).view({2, 1, 1, 1}).to(kDevice));
       default: break;
     }
     Tensor seen = gt(randn({c.queries, c.keys}, here), -0.5);
@@ -118,7 +133,7 @@ std::string kernel_case_name(const ::testing::TestParamInfo<std::tuple<DType, Ke
 
 INSTANTIATE_TEST_SUITE_P(, AttentionKernels,
                          ::testing::Combine(::testing::Values(kBFloat16, kFloat16, kFloat32),
-                                            ::testing::ValuesIn(kKernelCases)),
+                                            ::testing::ValuesIn(kernel_cases())),
                          kernel_case_name);
 
 struct Dropped {

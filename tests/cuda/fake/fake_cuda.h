@@ -18,7 +18,7 @@ struct Machine {
   int cards = 0;           ///< 0: as if there was no driver.
   int driver_version = 0;  ///< If not 0: a version that is too old.
   std::size_t card_bytes = std::size_t(64) << 20;
-  int capability = 9;  ///< The first number of the cards' compute capability.
+  int capability = 9;                               ///< The first number of the cards' compute capability.
   std::size_t pinned_bytes = std::size_t(1) << 40;  ///< Limit of page-locked memory.
   bool earliest_first = false;                      ///< The oldest ready stream runs first; else the newest.
   bool address_only = false;                        ///< New memory is only addresses, without limit; no work runs.
@@ -26,16 +26,17 @@ struct Machine {
   bool peers_full = false;                          ///< A card already has the maximum number of peers.
   bool collectives_fail = false;                    ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;                    ///< They never end, and nothing reports an error.
+  int collectives_at_once = 0;                      ///< The most that a card runs at once; 0: any number.
   int max_ctas = 0;                                 ///< The option of the last communicator.
-  bool launch_one_rank = false;       ///< Launches one rank of a collective; the others follow when this is reset.
-  int nccl_version = 22809;           ///< The answer of ncclGetVersion.
-  bool epilogues = true;              ///< cuBLASLt has algorithms with a bias or an activation.
-  bool algorithms = true;             ///< cuBLASLt fills in the algorithms that it names.
-  bool cudnn = true;                  ///< cuDNN can be loaded.
-  int cudnn_create = 0;               ///< The result of cudnnCreate.
-  bool cudnn_engines = true;          ///< cuDNN has an engine that keeps the rules.
-  bool events = true;                 ///< Events can be made.
-  std::function<void()> at_question;  ///< Called, with no lock held, when a stream is asked whether its work has ended.
+  bool launch_one_rank = false;        ///< Launches one rank of a collective; the others follow when this is reset.
+  int nccl_version = 22809;            ///< The answer of ncclGetVersion.
+  bool epilogues = true;               ///< cuBLASLt has algorithms with a bias or an activation.
+  bool algorithms = true;              ///< cuBLASLt fills in the algorithms that it names.
+  bool cudnn = true;                   ///< cuDNN can be loaded.
+  int cudnn_create = 0;                ///< The result of cudnnCreate.
+  bool cudnn_engines = true;           ///< cuDNN has an engine that keeps the rules.
+  bool events = true;                  ///< Events can be made.
+  std::function<void()> at_question;   ///< Called, with no lock held, when a stream or an NCCL communicator is asked.
   std::map<int, std::string> trapped;  ///< By card, the exception of a kernel: the card then refuses memory and work.
 
   // Observations.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,8 +85,10 @@ struct ncclComm {
   };
   std::shared_ptr<Group> group;
   int rank;
+  int card;
   bool busy = true, aborted = false, pending = false;
   std::map<std::tuple<Kind, int, int, bool>, std::size_t> sequence = {};  // by kind of call
+  std::vector<Call> unlaunched = {};                                      // of a group that has ended
 };
 
 namespace {
@@ -112,6 +115,60 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, in
   if (receive) buffers.second = receive;
   grouped.push_back({comm, stream, operation});
   return ncclInProgress;
+}
+
+// The operations of a card that are launched and have not started, and how many have started and not ended. They start
+// in the order of their launches (NCCL_LAUNCH_ORDER_IMPLICIT).
+struct Card {
+  std::deque<std::pair<const ncclComm*, int>> waiting;
+  int running = 0;
+};
+std::map<int, Card>& cards() {
+  static std::map<int, Card> cards;
+  return cards;
+}
+
+bool may_start(const ncclComm& comm, int launch) {
+  Card& card = cards()[comm.card];
+  while (!card.waiting.empty() && card.waiting.front().first->aborted) card.waiting.pop_front();
+  const int most = fake::machine().collectives_at_once;
+  if (card.waiting.front().second != launch || (most > 0 && card.running >= most)) return false;
+  card.waiting.pop_front();
+  ++card.running;
+  return true;
+}
+
+// Launches what a rank called in a group. A rank's calls in a group are one piece of work: they do not wait for each
+// other.
+void launch(ncclComm_t comm) {
+  const auto calls = std::exchange(comm->unlaunched, {});
+  static int launches = 0;
+  const int launch = ++launches;
+  cards()[comm->card].waiting.emplace_back(comm, launch);
+  const auto arrived = std::make_shared<bool>(false);
+  fake::enqueue(
+      calls[0].stream,
+      [comm, arrived] {
+        comm->pending = false;
+        if (*arrived) --cards()[comm->card].running;
+      },
+      [comm, calls, arrived, launch] {
+        if (comm->aborted) return true;
+        if (!*arrived) {
+          if (!may_start(*comm, launch)) return false;
+          *arrived = true;
+          for (const Call& call : calls) ++call.operation->arrived;
+        }
+        const fake::Machine& machine = fake::machine();
+        if (machine.collectives_fail || machine.collectives_hang || comm->group->lost_rank) return false;
+        bool done = true;
+        for (const Call& call : calls) {
+          Operation& operation = *call.operation;
+          if (operation.arrived == operation.expected && operation.agreed && !operation.done) operation.run();
+          done = done && operation.done;
+        }
+        return done;
+      });
 }
 
 // Captures the group as one piece of work of all ranks, which runs at each launch of the graph.
@@ -167,14 +224,21 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   group->size = size;
   if (group->processes != std::this_thread::get_id()) group->processes = {};
   if (++group->ranks == size) groups().erase(found);
-  *comm = new ncclComm{group, rank};
+  int card = 0;
+  cudaGetDevice(&card);
+  *comm = new ncclComm{group, rank, card};
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  if (const auto at_question = fake::machine().at_question) at_question();
   const auto held = fake::lock();
   ++fake::machine().questions;
   if (!fake::machine().launch_one_rank) fake::machine().rank_waits = false;
   if (fake::machine().rank_waits) return *state = ncclInProgress, ncclSuccess;
+  if (!comm->unlaunched.empty()) {  // in NCCL by a thread of its own
+    launch(comm);
+    return *state = ncclInProgress, ncclSuccess;
+  }
   *state = comm->busy || comm->group->ranks < comm->group->size ? ncclInProgress
            : fake::machine().collectives_fail && comm->pending  ? ncclRemoteError
                                                                 : ncclSuccess;
@@ -185,6 +249,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const auto held = fake::lock();
   ++fake::machine().aborts;
   comm->aborted = true;  // not deleted, because its work still uses it
+  comm->unlaunched.clear();
   comm->group->lost_rank = true;
   static auto* const kept = new std::vector<ncclComm_t>;
   kept->push_back(comm);
@@ -209,31 +274,12 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
   const auto held = fake::lock();
-  // A rank's calls in a group are one piece of work: they do not wait for each other.
-  std::map<ncclComm_t, std::vector<Call>> ranks;
-  for (const Call& call : grouped) ranks[call.comm].push_back(call);
   if (!grouped.empty() && fake::is_capturing(grouped.front().stream)) return capture_group();
-  for (const auto& [comm, calls] : ranks) {
-    comm->busy = comm->pending = true;
-    const auto arrived = std::make_shared<bool>(false);
-    fake::enqueue(
-        calls[0].stream, [comm] { comm->pending = false; },
-        [comm, calls, arrived] {
-          if (comm->aborted) return true;
-          if (!std::exchange(*arrived, true))
-            for (const Call& call : calls) ++call.operation->arrived;
-          const fake::Machine& machine = fake::machine();
-          if (machine.collectives_fail || machine.collectives_hang || comm->group->lost_rank) return false;
-          bool done = true;
-          for (const Call& call : calls) {
-            Operation& operation = *call.operation;
-            if (operation.arrived == operation.expected && operation.agreed && !operation.done) operation.run();
-            done = done && operation.done;
-          }
-          return done;
-        });
+  for (const Call& call : grouped) {
+    call.comm->busy = call.comm->pending = true;
+    call.comm->unlaunched.push_back(call);
   }
-  fake::machine().rank_waits = fake::machine().launch_one_rank && !ranks.empty();
+  fake::machine().rank_waits = fake::machine().launch_one_rank && !grouped.empty();
   grouped.clear();
   return ncclInProgress;
 }
