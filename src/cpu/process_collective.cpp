@@ -216,16 +216,13 @@ void ProcessCollective::Sums::for_others(const Function& function) const {
 }
 
 void ProcessCollective::run() {
-  const auto source_of = [&](std::size_t rank) { return is_here(rank) ? sends_[rank - first_rank_] : nullptr; };
   switch (kind_) {
     case CollectiveKind::all_reduce: return all_reduce();
     case CollectiveKind::reduce: return reduce();
-    case CollectiveKind::broadcast: return pass_on(source_of(root_), process_of(root_), receives_, count_);
+    case CollectiveKind::broadcast:
+      return pass_on(is_here(root_) ? sends_[root_ - first_rank_] : nullptr, process_of(root_), receives_, count_);
     case CollectiveKind::reduce_scatter: return reduce_scatter();
-    case CollectiveKind::all_gather:
-      for (std::size_t rank = 0, at = 0; rank < counts_.size(); at += counts_[rank++])
-        pass_on(source_of(rank), process_of(rank), all_targets(at), counts_[rank]);
-      return;
+    case CollectiveKind::all_gather: return all_gather();
     case CollectiveKind::send_receive: return exchange();
     case CollectiveKind::barrier: {
       std::uint64_t token = 0;  // at least as large as an element of any dtype
@@ -289,6 +286,36 @@ void ProcessCollective::pass_on(const void* source, std::size_t owner, std::vect
     if (next != owner) sent.push_back(send(next, here, bytes_of(i)));
     for (void* const target : targets)
       if (void* const to = at(target, i); to != here) std::memcpy(to, here, bytes_of(i));
+  }
+  for (PendingMessage& message : sent) wait_for(message, name_);
+}
+
+// Each process sends the data of its ranks to all others, so that all links work at once.
+void ProcessCollective::all_gather() {
+  struct Share {
+    std::vector<void*> targets;
+    std::size_t bytes;
+    PendingMessage arriving;
+  };
+  std::vector<Share> shares;
+  std::vector<PendingMessage> sent;
+  for (std::size_t rank = 0, first = 0; rank < counts_.size(); first += counts_[rank++]) {
+    const std::size_t bytes = counts_[rank] * size_of(dtype_);
+    if (bytes == 0) continue;
+    const std::vector<void*> targets = all_targets(first);
+    if (!is_here(rank)) {
+      shares.push_back({targets, bytes, receive(process_of(rank), targets[0], bytes)});
+      continue;
+    }
+    const void* const source = sends_[rank - first_rank_];
+    for (std::size_t after = 1; after < processes_; ++after)  // not all to the same process at once
+      sent.push_back(send((process_ + after) % processes_, source, bytes));
+    for (void* const target : targets)
+      if (target != source) std::memcpy(target, source, bytes);
+  }
+  for (Share& share : shares) {
+    wait_for(share.arriving, name_);
+    for (std::size_t t = 1; t < share.targets.size(); ++t) std::memcpy(share.targets[t], share.targets[0], share.bytes);
   }
   for (PendingMessage& message : sent) wait_for(message, name_);
 }

@@ -42,6 +42,7 @@ class ProcessCollective {
   void reduce();
   void reduce_scatter();
   void pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count);
+  void all_gather();
   void exchange();
 
   bool is_here(std::size_t rank) const { return rank >= first_rank_ && rank - first_rank_ < sends_.size(); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <lockstep/core/error.h>
+
 #include "parallel/bucket_layout.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
@@ -85,15 +87,22 @@ void all_gather_shards(Communicator& communicator, std::span<const ShardedTensor
     for (const ShardRange& shard : tensors[0].shards) counts.push_back(std::size_t(shard.size()));
     return all_gather_in_place(communicator, tensors[0].tensors, counts);
   }
+  const std::size_t devices = communicator.devices().size();
   const Staging staging(std::size_t(communicator.size()), tensors);
-  const auto first_rank = std::size_t(communicator.first_rank().value());
   std::vector<Tensor> arrays;
-  for (std::size_t d = 0; d < communicator.devices().size(); ++d) {
-    arrays.push_back(staging.make_array(d));
-    staging.copy(d, arrays[d], true, [own = first_rank + d](std::size_t rank) { return rank == own; });
+  try {
+    for (std::size_t d = 0; d < devices; ++d) arrays.push_back(staging.make_array(d));
+  } catch (const OutOfMemory&) {
+    if (std::size_t(communicator.size()) != devices) throw;  // other processes have memory
+    arrays.clear();
+    for (std::size_t i = 0; i < tensors.size(); ++i) all_gather_shards(communicator, tensors.subspan(i, 1));
+    return;
   }
+  const auto first_rank = std::size_t(communicator.first_rank().value());
+  for (std::size_t d = 0; d < devices; ++d)
+    staging.copy(d, arrays[d], true, [own = first_rank + d](std::size_t rank) { return rank == own; });
   all_gather_in_place(communicator, arrays, staging.counts());
-  for (std::size_t d = 0; d < arrays.size(); ++d)
+  for (std::size_t d = 0; d < devices; ++d)
     staging.copy(d, arrays[d], false, [own = first_rank + d](std::size_t rank) { return rank != own; });
 }
 
