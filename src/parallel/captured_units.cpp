@@ -53,7 +53,8 @@ std::uint64_t ParameterUnits::layout() {
 }
 
 void ParameterUnits::begin_step() {
-  const std::scoped_lock lock(mutex_);
+  Lock lock(mutex_);
+  keep_changes(lock);
   let_all_go();
   mark_converted_stale();  // a step converts the shares itself: the host does not know when its launches did
   for (Home& home : homes_) {

@@ -52,7 +52,6 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   std::iota(order.rbegin(), order.rend(), std::size_t(0));
   std::size_t whole = 0, largest = 0, values = 0, state = 0;
   std::size_t casts = 0, whole_casts = 0, gradient = 0, largest_used = 0;  // in 16 bits, if a bucket is cast
-  std::size_t gathered = 0;
   for (const std::vector<std::size_t>& entries : divide_into_buckets(trained, order, options.buckets)) {
     std::size_t elements = 0;
     const bool is_cast = options.autocast && trained[entries[0]][0].dtype() == kFloat32;
@@ -68,7 +67,6 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
     const std::size_t bytes = padded_bucket(elements, ranks) * size_of(trained[entries[0]][0].dtype());
     whole += bytes;
     largest = std::max(largest, bytes);
-    if (entries.size() > 1) gathered = std::max(gathered, bytes);
     largest_used = std::max(largest_used, is_cast ? bytes / 2 : bytes);
     if (is_cast) whole_casts += bytes / 2;
   }
@@ -76,9 +74,8 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   const std::size_t used = options.buckets.whole_buckets * largest_used;
   casts += gradient;
   plan.levels[0] = {values, whole, state, other, casts};
-  // A step all-gathers the parameters of a bucket through an array.
-  plan.levels[1] = {values + gathered, whole, state / ranks, other, casts};
-  plan.levels[2] = {values + gathered, whole / ranks + buffers, state / ranks, other, casts};
+  plan.levels[1] = {values, whole, state / ranks, other, casts};
+  plan.levels[2] = {values, whole / ranks + buffers, state / ranks, other, casts};
   plan.levels[3] = {whole / devices + used, whole / ranks + buffers, state / ranks, other,
                     whole_casts / devices + gradient};
   // The parts of other processes come to slots first.

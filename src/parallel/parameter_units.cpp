@@ -1,9 +1,7 @@
 #include "parallel/parameter_units.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -11,7 +9,6 @@
 
 #include "autograd/meta.h"
 #include "core/text.h"
-#include "distributed/same_lines.h"
 #include "parallel/parameter_memory.h"
 #include "parallel/unit_exchange.h"
 #include "parallel/unit_parts.h"
@@ -241,9 +238,10 @@ Tensor ParameterUnits::own_part(const Memory& memory) {
 bool ParameterUnits::have(const Tensor& parameter) const { return Memory::of(parameter, *this); }
 
 void ParameterUnits::publish(const Memory& memory) {
-  const std::scoped_lock lock(mutex_);
+  Lock lock(mutex_);
   enter_step(0, current_stream(homes_[0].device));
   let_doubtful_go();
+  keep_changes(lock);
   if (memory.place.device == 0) write_changes_back(memory.place.unit);
 }
 
@@ -302,53 +300,6 @@ void ParameterUnits::abandon_update() noexcept {
   try {
     exchange_->end_update();
   } catch (...) {  // a device is lost
-  }
-}
-
-// Returns true if parameters were changed by hand in all processes. Throws in all of them if the changes differ.
-bool ParameterUnits::agree_on_changes() {
-  std::string changes;
-  {
-    const std::scoped_lock lock(mutex_);
-    enter_step(0, current_stream(homes_[0].device));
-    let_doubtful_go();
-    for (std::size_t u = 0; u < units_.size(); ++u) write_changes_back(u);
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      for (const auto& [i, values] : units_[u].changed) {
-        const std::string_view bytes(reinterpret_cast<const char*>(values.impl()->data()),
-                                     values.impl()->storage->bytes);
-        changes += text("new values of ", values.numel(), " elements, parameter ", i, " of bucket ", u, ", with hash ",
-                        std::hash<std::string_view>()(bytes), '\n');
-      }
-  }
-  bool is_any = false;
-  world_.agree(changes, "changes of sharded parameters", [&](const std::vector<std::string>& of_each) {
-    is_any = std::ranges::any_of(of_each, [](const std::string& each) { return !each.empty(); });
-    if (is_any)
-      expect_same_lines(
-          "[DataParallel] expected the same changes of parameters (Shard::parameters) by hand in all processes since "
-          "the "
-          "last pass or step",
-          world_, of_each);
-  });
-  return is_any;
-}
-
-// Copies the parameters that were changed by hand to this process's parts, on the current streams. The other processes
-// do the same.
-void ParameterUnits::send_changes() {
-  const NoGrad guard;
-  const WithoutEnqueuing copies_let_nothing_go;  // which would take the mutex
-  for (Unit& unit : units_) {
-    for (const auto& parameter : unit.changed)
-      for_parts(unit.part, unit.begins[parameter.first], parameter.second.numel(),
-                [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t count) {
-                  const Tensor own = held(unit, rank, within, count);
-                  if (own.defined()) copy_values(own, elements(parameter.second, at, count));
-                });
-    if (unit.changed.empty()) continue;
-    unit.changed.clear();
-    for (Converted& converted : unit.converted) converted.is_stale = true;
   }
 }
 

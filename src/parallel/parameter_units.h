@@ -214,7 +214,10 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void free_singles(std::size_t d);
   void write_back(std::size_t d, Buffer& buffer);
   void write_changes_back(std::size_t unit);
-  void keep_on_host(std::size_t d, const Buffer& buffer);
+  void keep_on_host(std::size_t d, Buffer& buffer, Lock& lock);
+  Buffer* find_changed();
+  void keep_changes(Lock& lock);
+  void forget_other_forms(std::size_t d, std::size_t unit);
   void copy_changed(std::size_t d, const Buffer& buffer, const Piece& piece);
   bool comes_from_others(const Piece& piece) const;
   void send_changes();
@@ -227,6 +230,7 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   const std::vector<Tensor>& shares_of(const Piece& piece) const;
   Tensor held(const Unit& unit, std::size_t rank, std::int64_t within, std::int64_t count) const;
   static void record_users(const Buffer& buffer);
+  [[noreturn]] static void throw_gone(const Device& device);
   void free_after_copies(const Tensor& share) const;
   void free_after_copies(std::span<const Unit> units) const;
   void move_values(const Unit& to, std::int64_t begin, const Place& from, std::vector<Transfer>& transfers) const;

@@ -33,13 +33,13 @@ Taken* find_taken(const void* units, const Is& is) {
   return found == taken.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void throw_gone(const Device& device) {
+}  // namespace
+
+void ParameterUnits::throw_gone(const Device& device) {
   throw InvalidArgument(text("[DataParallel] expected a parameter to stay on ", device,
                              " until the operation that uses it is enqueued, but it has gone: one thread at a time may "
                              "use and change the parameters of a model with Shard::parameters"));
 }
-
-}  // namespace
 
 void ParameterUnits::record_users(const Buffer& buffer) {
   if (!buffer.memory.defined()) return;
@@ -78,6 +78,11 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
   enter_step(place.device, current_stream(homes_[place.device].device));
   let_doubtful_go();
   Home& home = homes_[place.device];
+  const auto may_empty_buffers = [&] {
+    return home.buffers.size() > buffers_ || !home.singles.empty() || dtype != memory.dtype ||
+           !find(place.device, piece_for(place, dtype));
+  };
+  if (exchange_ && place.device == 0 && may_empty_buffers()) keep_changes(lock);
   if (home.buffers.size() > buffers_) free_extra_buffers(place.device);
   if (!home.singles.empty()) free_singles(place.device);
   if (place.device == 0 && dtype != memory.dtype) write_changes_back(place.unit);
@@ -119,6 +124,7 @@ void ParameterUnits::note_use(Home& home, const Use& use, const Piece& piece) {
 void ParameterUnits::bring_ahead(std::size_t d) {
   constexpr int kFarthest = 64;  // uses
   Home& home = homes_[d];
+  if (exchange_ && d == 0 && find_changed()) return;  // keeping the change would wait
   std::vector<Piece> earlier;
   const std::pair present(home.before_last, home.last);
   std::pair uses = present;
@@ -277,51 +283,6 @@ bool ParameterUnits::comes_from_others(const Piece& piece) const {
   return changed < parameters;
 }
 
-// Copies parameters that were changed by hand, and which the other processes do not have yet, to a buffer of device d.
-void ParameterUnits::copy_changed(std::size_t d, const Buffer& buffer, const Piece& piece) {
-  const DeviceState& device = device_state(homes_[d].device);
-  for (const auto& [i, values] : units_[piece.unit].changed) {
-    const std::int64_t begin = units_[piece.unit].begins[i];
-    if (!piece.has(begin)) continue;
-    const Tensor converted = is_converted(piece) ? copied(values, device_state(Device()), piece.dtype) : values;
-    const std::size_t element = size_of(piece.dtype), bytes = std::size_t(values.numel()) * element;
-    device.backend.copy(StreamAccess::handle(homes_[d].copies),
-                        {.to = buffer.memory.impl()->data() + std::size_t(begin - piece.begin) * element,
-                         .from = converted.impl()->data(),
-                         .to_device = device.device.index(),
-                         .row_bytes = bytes,
-                         .to_pitch = bytes,
-                         .from_pitch = bytes});
-  }
-}
-
-// Copies the parameters that were changed in the buffer to the host, where they stay until all processes meet: the
-// parts of the others have their former values until then.
-void ParameterUnits::keep_on_host(std::size_t d, const Buffer& buffer) {
-  const DeviceState& device = device_state(homes_[d].device);
-  Unit& unit = units_[buffer.piece->unit];
-  const std::vector<std::uint64_t> present = versions_of(d, *buffer.piece);
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < unit.begins.size(); ++i) {
-    if (!buffer.piece->has(unit.begins[i])) continue;
-    const bool has_changed = present[at] != buffer.versions[at];
-    ++at;
-    if (!has_changed || !unit.parameters[d][i]) continue;
-    const std::size_t bytes = unit.parameters[d][i]->bytes, element = size_of(unit.dtype);
-    const Tensor values = make_tensor(device_state(Device()), {std::int64_t(bytes / element)}, unit.dtype);
-    device.backend.copy(
-        StreamAccess::handle(homes_[d].copies),
-        {.to = values.impl()->data(),
-         .from = buffer.memory.impl()->data() + std::size_t(unit.begins[i] - buffer.piece->begin) * element,
-         .from_device = device.device.index(),
-         .row_bytes = bytes,
-         .to_pitch = bytes,
-         .from_pitch = bytes});
-    unit.changed.insert_or_assign(i, values);
-  }
-  homes_[d].copies.synchronize();
-}
-
 ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece, std::span<const Piece> but_for) {
   const std::uint64_t failures = reported_failures;
   if (is_converted(piece)) {
@@ -348,53 +309,6 @@ ParameterUnits::Buffer& ParameterUnits::fetch(std::size_t d, const Piece& piece,
   buffer.brought = ++brought_;
   buffer.used = ++clock_;
   return buffer;
-}
-
-std::vector<std::uint64_t> ParameterUnits::versions_of(std::size_t d, const Piece& piece) const {
-  std::vector<std::uint64_t> versions;
-  if (is_converted(piece)) return versions;
-  const Unit& unit = units_[piece.unit];
-  const std::vector<const Storage*>& storages = unit.parameters[d];
-  for (std::size_t i = 0; i < storages.size(); ++i)
-    if (piece.has(unit.begins[i])) versions.push_back(storages[i] ? storages[i]->version.load() : 0);
-  return versions;
-}
-
-// Only the first device changes parameters in place.
-bool ParameterUnits::has_changed(std::size_t d, const Buffer& buffer) const {
-  return d == 0 && buffer.piece && buffer.versions != versions_of(d, *buffer.piece);
-}
-
-// The piece was changed in place on device d: copies it to all shares, or, if other processes have some of them, to the
-// host. Its unit goes on the other devices, and in other dtypes.
-void ParameterUnits::write_back(std::size_t d, Buffer& buffer) {
-  const Stream& copies = homes_[d].copies;
-  for (std::size_t other = 0; other < homes_.size(); ++other) enter_step(other, copies);
-  for (const Stream& user : buffer.users) copies.wait(user.record());
-  for (const Home& other : homes_)
-    if (&other != &homes_[d]) copies.wait(other.copies.record());
-  exchange_ ? keep_on_host(d, buffer) : copy(d, buffer, *buffer.piece, false);
-  has_copied_ = true;
-  for (const Home& other : homes_)
-    if (&other != &homes_[d]) other.copies.wait(copies.record());
-  const std::size_t unit = buffer.piece->unit;
-  for (std::size_t other = 0; other < homes_.size(); ++other)
-    for (std::vector<Buffer>* const buffers : {&homes_[other].buffers, &homes_[other].singles})
-      for (Buffer& its : *buffers)
-        if (its.piece && its.piece->unit == unit && (other != d || is_converted(*its.piece)))
-          its.piece.reset(), its.kept = 0;
-  for (Converted& converted : units_[unit].converted) converted.is_stale = true;
-  buffer.versions = versions_of(d, *buffer.piece);
-  // Later changes in the buffer start after the copies. (Those have waited for the users.)
-  buffer.full.emplace(copies.record());
-  buffer.users.clear();
-}
-
-// The changes in place of the unit by the first device.
-void ParameterUnits::write_changes_back(std::size_t unit) {
-  for (std::vector<Buffer>* const buffers : {&homes_[0].buffers, &homes_[0].singles})
-    for (Buffer& buffer : *buffers)
-      if (buffer.piece && buffer.piece->unit == unit && has_changed(0, buffer)) write_back(0, buffer);
 }
 
 }  // namespace lockstep

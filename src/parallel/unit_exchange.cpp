@@ -29,9 +29,10 @@ ParameterUnits::Exchange::Exchange(ParameterUnits& units, std::span<const Device
     : units_(units),
       communicator_(std::vector<Device>(devices.begin(), devices.end()), units.world_, options),
       slots_(units.buffers_),
-      places_(devices.size(), Place::before_pass),
+      places_(devices.size(), Place::outside),
       since_(devices.size(), Clock::now()) {
-  for (const Device& device : devices) streams_.push_back(Stream::from_pool(device, StreamPriority::high));
+  for (const Device& device : devices)
+    streams_.push_back(StreamAccess::make(device, device_state(device).next_pooled_stream(StreamPool::exchanges)));
   commands_.emplace(units.world_, static_cast<OrderedCommands::Executor&>(*this), "exchange of sharded parameters");
 }
 

@@ -117,7 +117,7 @@ DeviceState::DeviceState(Device name, Backend& owner)
       thread(name) {}
 
 StreamHandle DeviceState::stream(int id) {
-  if (id < 0 || id > 2 * kPoolSize)
+  if (id < 0 || id > kPools * kPoolSize)
     throw InvalidArgument(text("[Stream] expected a stream of ", device, ", got id ", id));
   if (!made_[id].load(std::memory_order_acquire)) {
     const std::scoped_lock lock(mutex_);
@@ -130,16 +130,15 @@ StreamHandle DeviceState::stream(int id) {
   return {device.index(), id, natives_[id].load(std::memory_order_relaxed)};
 }
 
-int DeviceState::next_pooled_stream(StreamPriority priority) {
+int DeviceState::next_pooled_stream(StreamPool pool) {
   const std::scoped_lock lock(mutex_);
-  const int pool = int(priority);
-  const int place = next_[pool]++ % kPoolSize;
-  return 1 + pool * kPoolSize + place;
+  const int place = next_[std::size_t(pool)]++ % kPoolSize;
+  return 1 + int(pool) * kPoolSize + place;
 }
 
 std::vector<StreamHandle> DeviceState::streams() {
   std::vector<StreamHandle> result;
-  for (int id = 0; id <= 2 * kPoolSize; ++id)
+  for (int id = 0; id <= kPools * kPoolSize; ++id)
     if (made_[id].load(std::memory_order_acquire)) result.push_back(stream(id));
   return result;
 }

@@ -20,6 +20,10 @@ namespace lockstep {
 
 class PinnedAllocator;
 
+/// Streams that a device gives out in turn. An exchange between processes must not wait for other work, so it shares no
+/// stream with any.
+enum class StreamPool : std::uint8_t { normal, high, exchanges };
+
 /// Lockstep's state of one device.
 struct DeviceState {
   DeviceState(Device name, Backend& backend);
@@ -32,17 +36,17 @@ struct DeviceState {
 
   /// Throws InvalidArgument if there is no stream `id`.
   StreamHandle stream(int id);
-  /// The id of the next stream of the pool.
-  int next_pooled_stream(StreamPriority priority);
+  /// The id of the pool's next stream.
+  int next_pooled_stream(StreamPool pool);
   /// All streams made so far.
   std::vector<StreamHandle> streams();
 
  private:
-  static constexpr int kPoolSize = 8;  // of each priority; ids 1..8 and 9..16
+  static constexpr int kPools = 3, kPoolSize = 8;  // ids 1..8, 9..16, 17..24; 0 is the default stream
   RankedMutex<LockRank::device_streams> mutex_;
-  std::atomic<void*> natives_[1 + 2 * kPoolSize] = {};
-  std::atomic<bool> made_[1 + 2 * kPoolSize] = {};
-  int next_[2] = {0, 0};
+  std::atomic<void*> natives_[1 + kPools * kPoolSize] = {};
+  std::atomic<bool> made_[1 + kPools * kPoolSize] = {};
+  int next_[kPools] = {};
 };
 
 /// A backend and its devices.

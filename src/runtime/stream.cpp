@@ -41,7 +41,8 @@ void cuda::Event::synchronize() const {
 }
 
 Stream Stream::from_pool(Device device, StreamPriority priority) {
-  return {device, device_state(device).next_pooled_stream(priority)};
+  const StreamPool pool = priority == StreamPriority::high ? StreamPool::high : StreamPool::normal;
+  return {device, device_state(device).next_pooled_stream(pool)};
 }
 
 Stream Stream::default_stream(Device device) {

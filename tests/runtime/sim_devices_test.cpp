@@ -259,9 +259,9 @@ TEST(SimulatedDevices, AreWaitedForByTheCpusStream) {
 TEST(DeviceState, MakesTheStreamsOfEachPoolWithItsPriority) {
   FakeBackend backend;
   DeviceState state(Device::cuda(0), backend);
-  for (const StreamPriority priority : {StreamPriority::normal, StreamPriority::high})
-    state.stream(state.next_pooled_stream(priority));
-  EXPECT_EQ(backend.priorities(), (std::vector{StreamPriority::normal, StreamPriority::high}));
+  for (const StreamPool pool : {StreamPool::normal, StreamPool::high, StreamPool::exchanges})
+    state.stream(state.next_pooled_stream(pool));
+  EXPECT_EQ(backend.priorities(), (std::vector{StreamPriority::normal, StreamPriority::high, StreamPriority::high}));
 }
 
 TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {

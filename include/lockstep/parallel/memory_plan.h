@@ -20,11 +20,12 @@ struct MemoryPlanOptions {
   bool autocast = false;       ///< Forward runs in an Autocast region.
 };
 
-/// Bytes on each device, padding included. Activations, workspace and the allocator's rounding come on top.
+/// Bytes on each device, padding included. Activations, workspace, what a step gathers when these are gone, and the
+/// allocator's rounding come on top.
 struct MemoryPlan {
   /// With one level of sharding.
   struct Level {
-    std::size_t parameters = 0;       ///< Trained parameters, and the buffers in which they are whole or gathered.
+    std::size_t parameters = 0;       ///< Trained parameters, and the buffers in which they are whole.
     std::size_t gradients = 0;        ///< With the buffers in which buckets are whole.
     std::size_t optimizer_state = 0;  ///< With the float32 masters of 16-bit parameters.
     std::size_t other = 0;            ///< Frozen parameters and buffers.
