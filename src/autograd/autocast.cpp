@@ -52,72 +52,22 @@ Tensor AutocastRegion::cast(const Tensor& x) {
     return form;
   }
 
-  if (Tensor before = kept(x); before.defined()) return before;
-  if (Tensor form = transient_form(x, dtype_); form.defined()) return keep(x, form);
-  const std::vector<Tensor> leaves = cast_together(x);
-  if (leaves.size() == 1) return keep(x, copied(x, *x.impl()->storage->device, dtype_));
-  std::vector<Tensor> results;
-  results.reserve(leaves.size());
-  for (const Tensor& leaf : leaves) results.push_back(make_tensor(*leaf.impl()->storage->device, leaf.sizes(), dtype_));
-  round_together(results, leaves);
-  for (std::size_t i = 1; i < leaves.size(); ++i) keep(leaves[i], results[i]);
-  return keep(x, results[0]);
-}
-
-AutocastRegion::Key AutocastRegion::key_of(const Tensor& leaf) const {
-  const TensorImpl& impl = *leaf.impl();
-  return {&impl, current_stream(impl.storage->device->device).id(), grad_enabled()};
-}
-
-// The cast of the leaf's present values; undefined if there is none.
-Tensor AutocastRegion::kept(const Tensor& leaf) {
-  const Key key = key_of(leaf);
-  const std::scoped_lock lock(mutex_);
-  const auto at = kept_.find(key);
-  const bool is_present = at != kept_.end() && at->second.version == leaf.version() &&
-                          at->second.memory == leaf.impl()->storage->transient.get();
-  return is_present ? at->second.result : Tensor();
-}
-
-Tensor AutocastRegion::keep(const Tensor& leaf, Tensor result) {
-  const std::uint64_t version = leaf.version();
-  if (records(leaf)) attach(std::make_shared<CastNode>(leaf), std::span(&result, 1));
-  const Key key = key_of(leaf);
-  const std::scoped_lock lock(mutex_);
-  kept_.insert_or_assign(key, Kept{leaf, version, leaf.impl()->storage->transient.get(), result});
-  return result;
-}
-
-// The leaf, and the leaves that are cast with it: those of its optimizer, on its device, that some region has cast
-// before, and that this region has not cast yet. Not without gradients: an evaluation may use few of them.
-std::vector<Tensor> AutocastRegion::cast_together(const Tensor& leaf) {
-  std::vector<Tensor> leaves = {leaf};
-  const auto can_be_together = [](const Tensor& x) {
-    const TensorImpl& impl = *x.impl();
-    return impl.dtype == kFloat32 && impl.contiguous && impl.numel > 0 && !impl.storage->transient;
-  };
-  Meta& meta = *meta_of(leaf);
-  meta.is_cast.store(true, std::memory_order_relaxed);
-  if (!casts_groups_ || !grad_enabled() || !can_be_together(leaf)) return leaves;
-  const Replica* const replica = replica_of(leaf);
-  const Tensor& primary = replica ? replica->parameter->replicas()[0].tensor : leaf;
-  const auto group = meta_of(primary)->cast_group.lock();
-  if (!group) return leaves;
-  for (const Tensor& parameter : group->parameters) {
-    const Tensor* there = &parameter;
-    if (replica) {
-      const Replica* const own = replica_of(parameter);
-      if (!own || own->parameter->replicas().size() <= replica->index) continue;
-      there = &own->parameter->replicas()[replica->index].tensor;
-    }
-    const Meta* const of_there = meta_of(*there);
-    if (there->is_same(leaf) || there->impl()->storage->device != leaf.impl()->storage->device ||
-        !can_be_together(*there) || !of_there || !of_there->leaf_requires_grad || of_there->grad_fn ||
-        !of_there->is_cast.load(std::memory_order_relaxed) || kept(*there).defined())
-      continue;
-    leaves.push_back(*there);
+  const TensorImpl& impl = *x.impl();
+  DeviceState& device = *impl.storage->device;
+  const Key key = {&impl, current_stream(device.device).id(), grad_enabled()};
+  const std::uint64_t version = x.version();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto at = kept_.find(key);
+        at != kept_.end() && at->second.version == version && at->second.memory == impl.storage->transient.get())
+      return at->second.result;
   }
-  return leaves;
+  Tensor result = transient_form(x, dtype_);
+  if (!result.defined()) result = copied(x, device, dtype_);
+  if (records(x)) attach(std::make_shared<CastNode>(x), std::span(&result, 1));
+  const std::scoped_lock lock(mutex_);
+  kept_.insert_or_assign(key, Kept{x, version, impl.storage->transient.get(), result});
+  return result;
 }
 
 }  // namespace autograd
@@ -135,8 +85,7 @@ std::unique_ptr<AutocastRegion> region_in(const AutocastRegion* outer, DType dty
   if (dtype != kBFloat16 && dtype != kFloat16)
     throw DTypeError(text("[Autocast] expected bfloat16 or float16, got ", dtype));
   if (outer && outer->dtype() == dtype) return nullptr;
-  // The function that checkpoint() runs again uses few of the parameters.
-  return std::make_unique<AutocastRegion>(dtype, context().save_listener == nullptr);
+  return std::make_unique<AutocastRegion>(dtype);
 }
 
 }  // namespace

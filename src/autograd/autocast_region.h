@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <vector>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -16,9 +15,7 @@ namespace lockstep::autograd {
 
 class AutocastRegion {
  public:
-  /// casts_groups: if the region casts a parameter, it also casts, in the same launch, the other parameters of the same
-  /// optimizer that were cast before.
-  AutocastRegion(DType dtype, bool casts_groups) : dtype_(dtype), casts_groups_(casts_groups) {}
+  explicit AutocastRegion(DType dtype) : dtype_(dtype) {}
   AutocastRegion(const AutocastRegion&) = delete;
   AutocastRegion& operator=(const AutocastRegion&) = delete;
 
@@ -39,13 +36,7 @@ class AutocastRegion {
   };
   using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream's id, true if gradients are recorded
 
-  Key key_of(const Tensor& leaf) const;
-  Tensor kept(const Tensor& leaf);
-  Tensor keep(const Tensor& leaf, Tensor result);
-  std::vector<Tensor> cast_together(const Tensor& leaf);
-
   const DType dtype_;
-  const bool casts_groups_;
   RankedMutex<LockRank::autocast> mutex_;
   std::map<Key, Kept> kept_;  // under mutex_
 };

@@ -92,6 +92,7 @@ void GraphTask::capture(std::span<const Tensor> inputs) {
     if (!edge.node)
       throw AutogradError(
           text("[gradients] input ", i, " does not require a gradient: call requires_grad_() on it before forward"));
+    refuse_inner("gradients", inputs[i]);
     captures_[edge.node.get()].push_back({edge.slot, i});
     capture_replicas(inputs[i], i);
   }

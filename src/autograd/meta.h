@@ -1,11 +1,9 @@
 // Meta: the data that autograd keeps for a tensor.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -15,11 +13,6 @@
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::autograd {
-
-/// The parameters that one optimizer updates. They change together, so an autocast region casts them together.
-struct CastGroup {
-  std::vector<Tensor> parameters;
-};
 
 struct Meta final : AutogradState {
   Meta() = default;
@@ -32,11 +25,9 @@ struct Meta final : AutogradState {
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
   int output = 0;                 ///< The index of this tensor among the outputs of grad_fn.
   std::weak_ptr<Node> accumulator;
-  std::shared_ptr<Tensor> retained;           ///< The gradient of a non-leaf, kept because of retain_grad().
-  HookHandle retains;                         ///< The hook of grad_fn that stores `retained`.
-  std::weak_ptr<const CastGroup> cast_group;  ///< The group of the optimizer that updates this leaf.
-  std::atomic<bool> is_cast = false;          ///< True once an autocast region has cast this leaf.
-  bool is_parameter = false;                  ///< True if the tensor was made as a module's parameter.
+  std::shared_ptr<Tensor> retained;  ///< The gradient of a non-leaf, kept because of retain_grad().
+  HookHandle retains;                ///< The hook of grad_fn that stores `retained`.
+  bool is_parameter = false;         ///< True if the tensor was made as a module's parameter.
   /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
   std::shared_ptr<const Replica> replica;
   Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;

@@ -59,6 +59,7 @@ class Node {
   const std::uint64_t sequence;  ///< Counts the nodes of this process: a consumer's is greater than its producers'.
   const Stream stream;           ///< The stream of the forward operation.
   int outputs = 1;
+  int inner_output = -1;  ///< An output that another one is computed from: its gradient lacks that part.
   const NodeKind kind;
   std::vector<Edge> edges;  ///< One for each input.
 

@@ -18,6 +18,15 @@ std::vector<Edge> gradient_edges(std::span<const Tensor> tensors) {
   return edges;
 }
 
+void refuse_inner(const char* op, const Tensor& tensor) {
+  const Meta* const meta = meta_of(tensor);
+  if (!meta || !meta->grad_fn || meta->grad_fn->inner_output != meta->output) return;
+  throw AutogradError(text("[", op, "] expected a tensor whose gradient is computed by itself, got an output of ",
+                           meta->grad_fn->op,
+                           " from which another output is computed in the same kernel: use the operations that it "
+                           "stands for, one by one"));
+}
+
 void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs) {
   node->outputs = int(outputs.size());
   int slot = 0;

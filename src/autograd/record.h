@@ -66,6 +66,10 @@ class LambdaNode final : public Node {
   std::optional<Backward> body_;
 };
 
+/// Throws AutogradError naming `op` if the tensor is an inner output of its operation (Node::inner_output), whose whole
+/// gradient is not computed.
+void refuse_inner(const char* op, const Tensor& tensor);
+
 /// Makes `node` the grad_fn of the outputs.
 void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs);
 

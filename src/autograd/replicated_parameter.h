@@ -124,8 +124,8 @@ class ReplicatedParameter {
   /// Called after the gradient of each replica was changed in the replica's shard.
   virtual void gradient_changed() = 0;
   /// Called before replicas of the parameter's model are changed in their shards, after reconcile(). If they are
-  /// sharded, all processes call it. all_gather() ends the update, or, if the update has failed, abandon_update(), which
-  /// also makes the other processes fail if they do not have the same error.
+  /// sharded, all processes call it. all_gather() ends the update, or, if the update has failed, abandon_update(),
+  /// which also makes the other processes fail if they do not have the same error.
   virtual void begin_update() {}
   virtual void abandon_update(bool /*fails_others*/) noexcept {}
   /// All-gathers the shards of these parameters, which belong to one model, on the current streams. Called after each

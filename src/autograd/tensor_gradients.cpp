@@ -89,6 +89,7 @@ Tensor& Tensor::detach_() {
 void Tensor::retain_grad() {
   expect<AutogradError>(requires_grad(), "retain_grad",
                         "a tensor that requires a gradient, got one that does not: call requires_grad_() first");
+  autograd::refuse_inner("retain_grad", *this);
   autograd::Meta& meta = *autograd::meta_of(*this);
   if (meta.grad_fn && !meta.retained) autograd::retain_gradient(meta);
 }
@@ -111,6 +112,7 @@ HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor
   expect<AutogradError>(autograd::needs_grad(tensor), "register_hook",
                         "a tensor that requires a gradient, got one that does not");
   expect(hook != nullptr, "register_hook", "a function, got none");
+  autograd::refuse_inner("register_hook", tensor);
   autograd::Meta& meta = *autograd::meta_of(tensor);
   return meta.grad_fn ? meta.grad_fn->hooks.add({meta.output, std::move(hook)}) : meta.leaf_hooks.add(std::move(hook));
 }

@@ -74,13 +74,13 @@ bool has_add_norm(DType x, DType result) {
 }
 
 SumAndNorm add_and_normalize(const RowNorm& norm, const Tensor& x, const Tensor& branch, const Tensor& weight,
-                             const Tensor& bias, double eps, DType result) {
+                             const Tensor& bias, double eps, DType result, const Shape& sizes) {
   DeviceState& device = *x.impl()->storage->device;
   const bool has_branch = branch.defined(), weighted = weight.defined(), biased = bias.defined();
   const std::int64_t rows = x.sizes()[0], length = x.sizes()[1];
   std::vector<Tensor> outputs;
-  if (has_branch) outputs.push_back(make_tensor(device, x.sizes(), x.dtype()));
-  outputs.push_back(make_tensor(device, x.sizes(), result));
+  if (has_branch) outputs.push_back(make_tensor(device, sizes, x.dtype()));
+  outputs.push_back(make_tensor(device, sizes, result));
   const Tensor none, &sum = has_branch ? outputs[0] : none, &y = outputs.back();
   const Tensor dense_weight = weighted ? weight.detach().contiguous() : weight,
                dense_bias = biased ? bias.detach().contiguous() : bias;
@@ -108,22 +108,25 @@ SumAndNorm add_and_normalize(const RowNorm& norm, const Tensor& x, const Tensor&
                          biased && needs_grad(bias)};
     autograd::record_many(
         norm.node, std::span(outputs), inputs,
-        [norm, needs, has_branch, weighted, biased, eps, result, saved = has_branch ? Saved(sum, kOutput) : Saved(x),
+        [norm, needs, has_branch, weighted, biased, eps, result, rows, length,
+         saved = has_branch ? Saved(sum, kOutput) : Saved(x),
          saved_weight = weighted ? Saved(weight) : Saved()](const Gradients& gs) {
-          const Tensor g_sum = has_branch ? gs[0] : Tensor(), &g = gs.back();
+          const auto in_rows = [&](const Tensor& of) { return of.defined() ? of.reshape({rows, length}) : of; };
+          const Tensor g_sum = has_branch ? in_rows(gs[0]) : Tensor(), g = in_rows(gs.back());
           AddNormGradients of;
           if (!g.defined())
             of = {g_sum, needs.branch ? g_sum.to(result) : Tensor(), {}, {}};
           else if (grad_enabled())
-            of = composed_gradients(norm, g_sum, g, saved.get(), saved_weight.get(), needs, eps);
+            of = composed_gradients(norm, g_sum, g, in_rows(saved.get()), saved_weight.get(), needs, eps);
           else
-            of = fused_gradients(norm, g_sum, g, saved.get(), saved_weight.get(), needs, has_branch, eps);
+            of = fused_gradients(norm, g_sum, g, in_rows(saved.get()), saved_weight.get(), needs, has_branch, eps);
           Gradients gradients = {needs.x ? of.x : Tensor()};
           if (has_branch) gradients.push_back(needs.branch ? of.branch : Tensor());
           if (weighted) gradients.push_back(needs.weight ? of.weight : Tensor());
           if (biased) gradients.push_back(needs.bias ? of.bias : Tensor());
           return gradients;
         });
+    if (has_branch) autograd::gradient_edge(sum).node->inner_output = 0;
   }
   return {sum, outputs.back()};
 }
@@ -138,8 +141,12 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& no
                                     (region ? wide_dtype(parameter.dtype()) : parameter.dtype()) == kFloat32);
   };
   const int outer = x.dim() - normalized.rank();
+  // Both results have one node, so the sum would need a gradient if only a weight does.
+  const auto is_trained = [](const Tensor& parameter) { return parameter.defined() && needs_grad(parameter); };
+  const bool fits_graph = needs_grad(x) || needs_grad(branch) || !(is_trained(weight) || is_trained(bias));
   bool is_fused = outer >= 0 && !normalized.empty() && x.numel() > 0 && x.sizes() == branch.sizes() &&
-                  has_add_norm(x.dtype(), result) && branch.dtype() == result && fits(weight) && fits(bias);
+                  (region || result == kFloat32) && has_add_norm(x.dtype(), result) && branch.dtype() == result &&
+                  fits(weight) && fits(bias) && fits_graph;
   for (int i = 0; is_fused && i < normalized.rank(); ++i) is_fused = x.sizes()[outer + i] == normalized[i];
   if (!is_fused) {
     const Tensor sum = x + branch;
@@ -150,9 +157,8 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& no
   const auto flat = [&](const Tensor& parameter) {
     return parameter.defined() ? widened(parameter).reshape({length}) : parameter;
   };
-  const auto [sum, norm] = add_and_normalize({"add_layer_norm", "AddLayerNorm", "add_layer_norm_gradients"}, rows_of(x),
-                                             rows_of(branch), flat(weight), flat(bias), eps, result);
-  return {sum.reshape(x.sizes()), norm.reshape(x.sizes())};
+  return add_and_normalize({"add_layer_norm", "AddLayerNorm", "add_layer_norm_gradients"}, rows_of(x), rows_of(branch),
+                           flat(weight), flat(bias), eps, result, x.sizes());
 }
 
 }  // namespace lockstep

@@ -13,8 +13,9 @@ bool has_add_norm(DType x, DType result);
 
 /// The sum of x and branch, and its norm in `result`; without a branch, which is then undefined, only the norm of x.
 /// x: [rows, length], contiguous, not empty; branch: like x, of dtype `result`; weight, bias: [length], float32, or
-/// undefined (`norm` says which there must be). Statistics are float32. Recorded as one node.
+/// undefined (`norm` says which there must be). The results have `sizes`, of as many elements. Statistics are float32.
+/// Recorded as one node.
 SumAndNorm add_and_normalize(const RowNorm& norm, const Tensor& x, const Tensor& branch, const Tensor& weight,
-                             const Tensor& bias, double eps, DType result);
+                             const Tensor& bias, double eps, DType result, const Shape& sizes);
 
 }  // namespace lockstep

@@ -88,7 +88,8 @@ Tensor group_norm_by_grids(const Tensor& any_x, std::int64_t groups, const Tenso
 }  // namespace
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
-  if (const auto cast = autocast::wide()) return group_norm(cast(x), groups, cast(weight), cast(bias), eps);
+  if (const auto cast = autocast::wide())
+    return group_norm(cast(x), groups, cast(weight), cast(bias), eps).to(x.dtype());
   check_floating("group_norm", x);
   if (x.dim() < 2 || groups < 1 || x.sizes()[1] % groups != 0)
     throw ShapeError(text("[group_norm] expected x [batch, channels, ...] with channels in ", groups,

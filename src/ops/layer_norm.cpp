@@ -56,8 +56,8 @@ Tensor normalize_last(const RowNorm& norm, const Tensor& x, const Shape& normali
       weight.defined() || norm.centered ? flat(weight) : ones({length}, {.dtype = of_parameters, .device = x.device()});
   if (result)
     return add_and_normalize(norm, x.reshape({x.numel() / length, length}).contiguous(), {}, scale, flat(bias), eps,
-                             *result)
-        .norm.reshape(x.sizes());
+                             *result, x.sizes())
+        .norm;
   return normalize_rows(norm, x.reshape({x.numel() / length, length}), scale, flat(bias), eps).reshape(x.sizes());
 }
 

@@ -68,10 +68,6 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
       throw InvalidArgument(text("[", name, "] expected each parameter once, got parameter ", index, " again"));
     ++index;
   }
-  for (const Tensor& parameter : parameters) {
-    impl_->casts->parameters.push_back(parameter);
-    autograd::make_meta(parameter).cast_group = impl_->casts;
-  }
   std::vector<ParameterState> states(parameters.size());
   impl_->groups.push_back({std::move(parameters), std::move(states), first});
   impl_->is_logged = false;

@@ -42,7 +42,6 @@ struct ParameterGroup {
 struct Optimizer::Impl {
   const char* name;
   std::vector<ParameterGroup> groups = {};
-  std::shared_ptr<autograd::CastGroup> casts = std::make_shared<autograd::CastGroup>();  ///< All parameters.
   bool has_seen_gradient = false;  ///< True once a parameter had a gradient at a step() or zero_grad().
   bool is_compared = false;        ///< True once the processes of the models have compared settings.
   bool is_logged = false;          ///< True once the parameters and their step counts are in the call logs.

@@ -19,13 +19,6 @@ struct Assign {
   }
 };
 
-template <class To, class From>
-void assign_together(std::span<const Tensor> to, std::span<const Tensor> from) {
-  std::vector<MultiRow<2>> pairs;
-  for (std::size_t i = 0; i < to.size(); ++i) pairs.push_back({to[i].impl(), from[i].impl()});
-  multi_map<To, const From>("copy", 0, Assign(), *to[0].impl()->storage->device, std::span<const MultiRow<2>>(pairs));
-}
-
 bool transpose(const Tensor& to, const Tensor& from) {
   return visit_bits(to.dtype(), [&]<class T>() {
     const auto kernel = as_transpose<T>(*to.impl(), *from.impl());
@@ -127,15 +120,12 @@ void copy_values(const Tensor& to, const Tensor& from) {
   convert(to, landed);
 }
 
-void round_together(std::span<const Tensor> to, std::span<const Tensor> from) {
-  if (to[0].dtype() == kBFloat16)
-    assign_together<BFloat16, float>(to, from);
-  else
-    assign_together<Half, float>(to, from);
-}
-
 void copy_together(std::span<const Tensor> to, std::span<const Tensor> from) {
-  visit_bits(to[0].dtype(), [&]<class T>() { assign_together<T, T>(to, from); });
+  std::vector<MultiRow<2>> pairs;
+  for (std::size_t i = 0; i < to.size(); ++i) pairs.push_back({to[i].impl(), from[i].impl()});
+  visit_bits(to[0].dtype(), [&]<class T>() {
+    multi_map<T, const T>("copy", 0, Assign(), *to[0].impl()->storage->device, std::span<const MultiRow<2>>(pairs));
+  });
 }
 
 Tensor copied(const Tensor& from, DeviceState& device, DType dtype) {

@@ -1,8 +1,6 @@
 // Copies the values of tensors, with conversion and broadcasting, also between devices. Not recorded for backward.
 #pragma once
 
-#include <span>
-
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -15,9 +13,6 @@ struct DeviceState;
 /// version.
 void copy_values(const Tensor& to, const Tensor& from);
 
-/// to[i] = from[i], rounded to 16 bits, for all i in one launch. All tensors are contiguous and on one device; `to`
-/// have one 16-bit dtype, `from` are float32, and to[i] has from[i]'s sizes. Does not bump versions.
-void round_together(std::span<const Tensor> to, std::span<const Tensor> from);
 /// to[i] = from[i] for all i in one launch. All tensors are contiguous, on one device and of one dtype, and to[i] has
 /// from[i]'s sizes. Does not bump versions.
 void copy_together(std::span<const Tensor> to, std::span<const Tensor> from);

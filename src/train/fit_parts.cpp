@@ -11,13 +11,6 @@
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::train::detail {
-namespace {
-
-// An optimizer refers to a parameter twice: in its group, and among those that it has cast together
-// (autograd::CastGroup).
-constexpr std::uint32_t kOfOptimizer = 2;
-
-}  // namespace
 
 // Rejects an optimizer that was made from a copy of the module, because it would not train the module; and an optimizer
 // with parameters that the module has replaced. Other parameters outside the module are allowed, unless there are
@@ -35,7 +28,7 @@ void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, 
             text("[trainer] checkpoints save only the module's parameters, but the optimizer also has a parameter of "
                  "shape ",
                  parameter.sizes(), ". Add it to the module's members()"));
-      if (!trained && parameter.impl()->references == kOfOptimizer)
+      if (!trained && parameter.impl()->references == 1)
         throw InvalidArgument(text("[trainer] the optimizer holds a parameter of shape ", parameter.sizes(),
                                    " that the module no longer has (it was replaced after the optimizer was made). "
                                    "Make the optimizer after the last change to the module"));

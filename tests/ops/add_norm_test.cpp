@@ -261,5 +261,39 @@ TEST(NormOfARegion, LeavesFloat64AsItIsAndTakes16BitWeights) {
   EXPECT_THROW(layer_norm(x.to(kFloat32), {4}, randn({4}, {.dtype = kFloat64})), DTypeError);
 }
 
+// One node computes both results, so hooks would see a part of the sum's gradient.
+TEST(AddLayerNorm, RefusesWhatNeedsTheWholeGradientOfItsSum) {
+  const Tensor x = leaf(randn({2, 3, 5})), branch = randn({2, 3, 5});
+  const SumAndNorm of = add_layer_norm(x, branch, {5});
+  const auto gradient_of_sum = [&] { gradients(std::vector{sum(of.norm)}, std::vector{of.sum}); };
+  EXPECT_NE(testing::thrown<AutogradError>([&] { of.sum.register_hook([](const Tensor& g) { return g; }); })
+                .find("an output of AddLayerNorm"),
+            std::string::npos);
+  EXPECT_THROW(Tensor(of.sum).retain_grad(), AutogradError);
+  EXPECT_THROW(gradient_of_sum(), AutogradError);
+  int calls = 0;
+  of.norm.register_hook([&](const Tensor& g) {
+    ++calls;
+    return g * 2.;
+  });
+  Tensor(of.norm).retain_grad();
+  (sum(of.norm * branch) + sum(of.sum)).backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(values(of.norm.grad()), values(branch * 2.));
+}
+
+TEST(AddLayerNorm, NeedsGradientsOfItsSumOnlyForItsTerms) {
+  const Tensor x = randn({3, 5}), weight = leaf(randn({5}));
+  const SumAndNorm of = add_layer_norm(x, x, {5}, weight);
+  EXPECT_FALSE(of.sum.requires_grad());
+  EXPECT_TRUE(of.norm.requires_grad());
+}
+
+TEST(AddLayerNorm, RefusesWhatLayerNormRefuses) {
+  const Tensor x = randn({3, 5}).to(kBFloat16), weight = ones({5});
+  EXPECT_THROW(add_layer_norm(x, x, {5}, weight), DTypeError);
+  EXPECT_EQ(add_layer_norm(x, x, {5}, weight.to(kBFloat16)).norm.dtype(), kBFloat16);
+}
+
 }  // namespace
 }  // namespace lockstep::add_norm

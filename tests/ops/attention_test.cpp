@@ -227,5 +227,14 @@ TEST(RotaryEmbedding, TurnsPairsByTheirPosition) {
   EXPECT_THROW(rotary_embedding(zeros({2, 3}), positions), ShapeError);
 }
 
+TEST(AttentionCall, OfNoHeadsIsEmpty) {
+  const Tensor x = zeros({2, 0, 3, 4}).requires_grad_();
+  for (const bool grouped : {false, true}) {
+    const Tensor y = scaled_dot_product_attention(x, x, x, {.enable_gqa = grouped});
+    EXPECT_EQ(y.sizes(), x.sizes());
+    sum(y).backward();
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -20,7 +20,9 @@ struct SumAndNorm {
 };
 /// A residual connection and the norm behind it: x + branch, and its layer_norm(). One kernel, if x is float32 and
 /// branch and weights are too, or in autocast regions: x of float32 or the region's dtype, branch of the region's
-/// dtype. Else two operations, which give the same up to rounding.
+/// dtype. Else two operations, which give the same up to rounding. One node of the graph then has both results, and
+/// computes only the sum's whole gradient: hooks on the sum, retain_grad() and gradients() with regard to it throw
+/// AutogradError.
 LOCKSTEP_API SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& normalized,
                                        const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
 

@@ -1,5 +1,6 @@
 #include "ops/attention/composed.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <lockstep/ops/arithmetic.h>
@@ -20,7 +21,7 @@ constexpr double kMasked = -std::numeric_limits<double>::infinity();
 // Splits the heads into groups that share a key head. The key broadcasts along the new dimension, the heads of a group.
 Tensor grouped(const Tensor& x, std::int64_t groups) {
   const Shape& s = x.sizes();
-  return x.reshape({s[0], groups, s[1] / groups, s[2], s[3]});
+  return x.reshape({s[0], groups, s[1] / std::max<std::int64_t>(groups, 1), s[2], s[3]});
 }
 
 Tensor ungrouped(const Tensor& x) {
