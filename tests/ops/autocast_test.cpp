@@ -47,16 +47,16 @@ TEST(Autocast, TakesInFloat32WhatNeedsRange) {
   const Tensor scale = ones({4});
   const Tensor classes = tensor({0, 1, 2, 3});
   const Autocast region(kBFloat16);
-  for (const Tensor& y :
-       {softmax(x, 1), log_softmax(x, 1), logsumexp(x, {1}), exp(x), log(x), pow(x, 3), rsqrt(x), sum(x), sum(x, {0}),
-        prod(x), cumsum(x, 0), norm(x), softplus(x), group_norm(x, 2, scale, scale), cross_entropy(x, classes),
-        mse_loss(x, ones({4, 4})), binary_cross_entropy_with_logits(x, ones({4, 4}))})
+  for (const Tensor& y : {softmax(x, 1), log_softmax(x, 1), logsumexp(x, {1}), exp(x), log(x), pow(x, 3), rsqrt(x),
+                          sum(x), sum(x, {0}), prod(x), cumsum(x, 0), norm(x), softplus(x), cross_entropy(x, classes),
+                          mse_loss(x, ones({4, 4})), binary_cross_entropy_with_logits(x, ones({4, 4}))})
     EXPECT_EQ(y.dtype(), kFloat32);
   EXPECT_EQ(relu(x).dtype(), kBFloat16);
   EXPECT_EQ((x + ones({4})).dtype(), kFloat32);
   EXPECT_EQ(cat(std::vector{x, ones({4, 4})}).dtype(), kFloat32);
   EXPECT_EQ(layer_norm(x, {4}, scale, scale).dtype(), kBFloat16);  // computed in float32
   EXPECT_EQ(layer_norm(ones({4, 4}), {4}, scale, scale).dtype(), kBFloat16);
+  EXPECT_EQ(group_norm(x, 2, scale, scale).dtype(), kBFloat16);
   EXPECT_EQ(batch_norm(x, zeros({4}), ones({4}), scale, scale, {.training = true}).dtype(), kBFloat16);
 }
 

@@ -237,6 +237,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (fake::machine().rank_waits) return *state = ncclInProgress, ncclSuccess;
   if (!comm->unlaunched.empty()) {  // in NCCL by a thread of its own
     launch(comm);
+    comm->busy = false;
     return *state = ncclInProgress, ncclSuccess;
   }
   *state = comm->busy || comm->group->ranks < comm->group->size ? ncclInProgress
