@@ -395,7 +395,8 @@ TEST(FakeCuda, AllCardsRunTheOperationsOfAllThreadsInOneOrder) {
                                         {"cuda:2", "cuda:0"}})
     users.emplace_back(of);
   machine().collectives_at_once = 1;
-  machine().at_question = [] { std::this_thread::yield(); };  // between the launches on two cards
+  // Between the launches on two cards the other threads go on.
+  machine().at_question = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
   std::vector<std::thread> threads;
   for (User& user : users)
     threads.emplace_back([&user] {
