@@ -1,7 +1,7 @@
 // Changes of parameters by hand, in place, by the first device: found by version counts, and sent to the shares of all
 // devices before the buffer is emptied. With an exchange they stay on the host of the process until all processes meet,
-// and are refused there if they differ. The functions here but
-// agree_on_changes() are called with the units' mutex held.
+// and are refused there if they differ. All functions here but agree_on_changes() are called with the units' mutex
+// held.
 #include <exception>
 #include <functional>
 #include <string>
@@ -119,7 +119,7 @@ void ParameterUnits::keep_on_host(std::size_t d, Buffer& buffer, Lock& lock) {
     for (const Changed& each : all) {
       const std::size_t bytes = each.values.impl()->storage->bytes;
       device.backend.copy(StreamAccess::handle(copies), {.to = each.values.impl()->data(),
-                                                         .from = const_cast<std::byte*>(each.from),
+                                                         .from = each.from,
                                                          .from_device = device.device.index(),
                                                          .row_bytes = bytes,
                                                          .to_pitch = bytes,

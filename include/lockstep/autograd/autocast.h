@@ -21,13 +21,17 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 /// While it lives, on this thread:
 /// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
 ///    inputs in `dtype`. float64 inputs are not cast.
-/// 2. Sums, softmax, normalizations, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
-/// 3. All other operations work in the widest dtype of their inputs.
+/// 2. Norms compute in float32. layer_norm and rms_norm return `dtype`, which is what the products behind them take;
+///    batch_norm, instance_norm and group_norm return the dtype of x. (In PyTorch layer_norm, rms_norm and group_norm
+///    return float32.)
+/// 3. Sums, softmax, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
+/// 4. All other operations work in the widest dtype of their inputs. So a residual stream that begins with a float32
+///    embedding stays float32, as in PyTorch.
 ///
-/// The cast of a parameter is kept until the region ends, or until the parameter changes. A region inside a region of
-/// the same dtype shares the outer region's casts. With Shard::parameters the 16-bit values come and go instead, as the
-/// parameters do. Call backward() and step() outside of regions: the forward pass
-/// determines their dtypes.
+/// The cast of a parameter is made when an operation first uses it, and kept until the region ends, or until the
+/// parameter changes. A region inside a region of the same dtype shares the outer region's casts. With Shard::parameters
+/// the 16-bit values come and go instead, as the parameters do. Call backward() and step() outside of regions: the
+/// forward pass determines their dtypes.
 class LOCKSTEP_API Autocast {
  public:
   /// Throws DTypeError unless `dtype` is kBFloat16 or kFloat16.
