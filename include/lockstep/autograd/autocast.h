@@ -29,9 +29,9 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 ///    embedding stays float32, as in PyTorch.
 ///
 /// The cast of a parameter is made when an operation first uses it, and kept until the region ends, or until the
-/// parameter changes. A region inside a region of the same dtype shares the outer region's casts. With Shard::parameters
-/// the 16-bit values come and go instead, as the parameters do. Call backward() and step() outside of regions: the
-/// forward pass determines their dtypes.
+/// parameter changes. A region inside a region of the same dtype shares the outer region's casts. With
+/// Shard::parameters the 16-bit values come and go instead, as the parameters do. Call backward() and step() outside of
+/// regions: the forward pass determines their dtypes.
 class LOCKSTEP_API Autocast {
  public:
   /// Throws DTypeError unless `dtype` is kBFloat16 or kFloat16.
