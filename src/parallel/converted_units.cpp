@@ -40,11 +40,8 @@ const std::vector<Tensor>& ParameterUnits::shares_of(const Piece& piece) const {
 }
 
 ParameterUnits::Buffer& ParameterUnits::single_buffer(std::size_t d, const Piece& piece) {
-  Home& home = homes_[d];
-  const StreamGuard on(home.copies);
-  const std::int64_t bytes = piece.size * std::int64_t(size_of(piece.dtype));
-  Tensor memory = make_tensor(device_state(home.device), {bytes}, kUInt8);
-  Buffer& buffer = home.singles.emplace_back();
+  Tensor memory = make_without_waiting(homes_[d].copies, piece.size * std::int64_t(size_of(piece.dtype)), kUInt8);
+  Buffer& buffer = homes_[d].singles.emplace_back();
   buffer.memory = std::move(memory);
   return buffer;
 }
@@ -73,10 +70,8 @@ void ParameterUnits::convert_shares(std::size_t d, std::size_t unit, DType dtype
   auto found = std::ranges::find(all, dtype, &Converted::dtype);
   if (found == all.end()) {
     Converted made = {.dtype = dtype};
-    for (std::size_t h = 0; h < homes_.size(); ++h) {
-      const StreamGuard on(homes_[h].copies);
-      made.shares.push_back(make_tensor(device_state(homes_[h].device), units_[unit].shares[h].sizes(), dtype));
-    }
+    for (std::size_t h = 0; h < homes_.size(); ++h)
+      made.shares.push_back(make_without_waiting(homes_[h].copies, units_[unit].shares[h].numel(), dtype));
     found = all.insert(all.end(), std::move(made));
   }
   found->is_used = true;

@@ -1,7 +1,9 @@
 #include "parallel/gradient_memory.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -51,8 +53,10 @@ void BucketBuffers::make_more(bool makes_more) {
   makes_more_ = makes_more;
 }
 
+// The mutex is not held while memory is allocated: that may wait for work that waits for another thread, which may give
+// a buffer back first.
 Buffer BucketBuffers::take() {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase_if(free_, [this](const Buffer& buffer) {  // from before a larger bucket was added
     if (buffer.memory.impl()->storage->bytes == bytes_) return false;
     record_uses(buffer);
@@ -64,15 +68,29 @@ Buffer BucketBuffers::take() {
   };
   auto found = std::ranges::find_if(
       free_, [&](const Buffer& buffer) { return !makes_more_ || std::ranges::all_of(buffer.uses, has_ended); });
-  if (found == free_.end()) {
-    do {  // (the memory may be free on the present stream alone)
-      free_.push_back({make_tensor(device_state(device), {std::int64_t(bytes_)}, kUInt8),
-                       {{current_stream(device), present_step()}}});
-    } while (++made_ < kept_);
-    found = free_.end() - 1;
+  Buffer taken;
+  if (found != free_.end()) {
+    taken = std::move(*found);
+    free_.erase(found);
+  } else {
+    const std::size_t count = std::max<std::size_t>(kept_, made_ + 1) - made_, bytes = bytes_;
+    made_ += count;
+    std::vector<Buffer> made;
+    lock.unlock();
+    try {
+      while (made.size() < count)  // (the memory may be free on the present stream alone)
+        made.push_back({make_tensor(device_state(device), {std::int64_t(bytes)}, kUInt8),
+                        {{current_stream(device), present_step()}}});
+    } catch (...) {
+      lock.lock();
+      made_ -= count;
+      throw;
+    }
+    taken = std::move(made.back());
+    made.pop_back();
+    lock.lock();
+    for (Buffer& each : made) free_.push_back(std::move(each));
   }
-  Buffer taken = std::move(*found);
-  free_.erase(found);
   const Stream stream = current_stream(device);
   for (const BucketBuffers::Use& use : taken.uses)
     if (use.stream != stream && use.step == present_step()) stream.wait(use.stream.record());

@@ -79,7 +79,7 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   plan.levels[3] = {whole / devices + used, whole / ranks + buffers, state / ranks, other,
                     whole_casts / devices + gradient};
   // The parts of other processes come to slots first.
-  const std::size_t slots = options.processes > 1 ? used / devices : 0;
+  const std::size_t slots = options.processes > 1 ? (used + largest_used) / devices : 0;
   plan.levels[4] = {whole / ranks + used + slots, whole / ranks + buffers, state / ranks, other,
                     whole_casts / ranks + gradient};
   if (ranks == 1) plan.levels.fill({values, values, state, other, casts});  // a device alone has nothing to divide

@@ -184,6 +184,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
     std::vector<Stream> streams;
     for (const Home& home : homes_) streams.push_back(current_stream(home.device));
     exchange_->communicator().send_receive(streams, transfers, kUInt8);
+    exchange_->free_slots();
     exchange_->end_update();
   }
   use_shares_after_current_streams();

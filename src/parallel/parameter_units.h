@@ -22,12 +22,17 @@
 //   6. those copies -> the next conversion. An update, which waits for all copies, is in between, or convert_shares()
 //      lets the streams of copies wait for each other.
 //
+// Who holds the mutex must not wait for memory that work of a device still uses: that work may wait for other devices
+// or processes, and their threads for the mutex. So memory is taken without waiting. If there is none, the mutex is
+// released, and the use of the parameter begins again when there is room.
+//
 // A captured step (docs/captured-steps.md) finds no unit on any device, and leaves none: captured_units.cpp.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -158,6 +163,12 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
     std::uint64_t used = 0;               // the clock, when it was last used
     int kept = 0;                         // threads that have taken an address for work that is not enqueued yet
   };
+  struct NoRoom {  // for that many bytes on the stream's device, unless the host waits
+    Stream stream;
+    std::int64_t bytes;
+    std::exception_ptr error;  // OutOfMemory
+    void make() const;
+  };
   struct Use {  // of a parameter, in a dtype
     const Memory* memory = nullptr;
     DType dtype = {};
@@ -189,6 +200,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   bool agree_on_changes();
 
   // Call these with the mutex held.
+  std::byte* bring(const Memory& memory, DType dtype, Lock& lock);
+  static Tensor make_without_waiting(const Stream& stream, std::int64_t elements, DType dtype);
   void enter_step(std::size_t d, const Stream& begin);
   void enter_step();
   void let_doubtful_go();

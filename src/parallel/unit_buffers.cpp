@@ -71,9 +71,39 @@ void ParameterUnits::let_doubtful_go() {
         "got one: the change may be lost. This is said once: change the parameters again, or load a state dict");
 }
 
+// Throws NoRoom.
+Tensor ParameterUnits::make_without_waiting(const Stream& stream, std::int64_t elements, DType dtype) {
+  const StreamGuard on(stream);
+  try {
+    return make_tensor(device_state(stream.device()), {elements}, dtype, MayWait::no);
+  } catch (const OutOfMemory&) {
+    throw NoRoom{stream, elements * std::int64_t(size_of(dtype)), std::current_exception()};
+  }
+}
+
+// Waits until there is room, which then stays in the stream's cache. Throws OutOfMemory.
+void ParameterUnits::NoRoom::make() const {
+  const StreamGuard on(stream);
+  make_tensor(device_state(stream.device()), {bytes}, kUInt8);
+}
+
 std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
+  constexpr int kMostAttempts = 16;  // other threads may take what was made
   use_in_step();
   Lock lock(mutex_);
+  for (int attempt = 0;; ++attempt) {
+    try {
+      return bring(memory, dtype, lock);
+    } catch (const NoRoom& missing) {
+      if (attempt == kMostAttempts) std::rethrow_exception(missing.error);
+      lock.unlock();
+      missing.make();
+    }
+    lock.lock();
+  }
+}
+
+std::byte* ParameterUnits::bring(const Memory& memory, DType dtype, Lock& lock) {
   const Place& place = memory.place;
   enter_step(place.device, current_stream(homes_[place.device].device));
   let_doubtful_go();
@@ -142,9 +172,15 @@ void ParameterUnits::bring_ahead(std::size_t d) {
       continue;
     }
     if (home.buffers.size() >= buffers_ && !least_recently_used(d, earlier)) return;
-    if (comes_from_others(piece) && !exchange_->find(piece)) return exchange_->ask(piece);  // fetched when it is here
-    fetch(d, piece, earlier);
+    if (comes_from_others(piece)) {
+      if (!exchange_->find(piece)) return exchange_->ask(piece);  // fetched when it is here
+      if (!exchange_->may_copy(piece)) return;
+    }
     home.expects_another = false;
+    try {
+      fetch(d, piece, earlier);
+    } catch (const NoRoom&) {  // it is brought when it is used
+    }
     return;
   }
 }
@@ -195,7 +231,7 @@ ParameterUnits::Buffer* ParameterUnits::least_recently_used(std::size_t d, std::
 }
 
 // A buffer that holds nothing, for copies on the device's stream of copies. If all are in use by the present operation,
-// makes one more: it goes at the next end_update().
+// makes one more: it goes at the next end_update(). Throws NoRoom.
 ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d, std::size_t bytes, std::span<const Piece> but_for) {
   Home& home = homes_[d];
   Buffer* best = least_recently_used(d, but_for);
@@ -205,8 +241,7 @@ ParameterUnits::Buffer& ParameterUnits::empty_buffer(std::size_t d, std::size_t 
   best->users.clear();
   if (!best->memory.defined() || best->memory.impl()->storage->bytes != bytes) {
     best->memory = Tensor();  // free on the stream of copies, which has waited for the users
-    const StreamGuard on(home.copies);
-    best->memory = make_tensor(device_state(home.device), {std::int64_t(bytes)}, kUInt8);
+    best->memory = make_without_waiting(home.copies, std::int64_t(bytes), kUInt8);
   }
   return *best;
 }

@@ -7,8 +7,12 @@
 // (distributed/ordered_commands.h).
 //
 // A device that is in a pass takes a piece from its slot before another one comes there, also if its process is behind
-// the others, so that it need not ask for the piece again. If need be, the process makes more slots: an exchange waits
-// for no work of devices on streams.
+// the others, so that it need not ask for the piece again. If need be, the process makes more slots, while there is
+// memory.
+//
+// An exchange waits for no work of devices, neither on streams nor for memory, because such work may wait for another
+// process that waits for the exchange. So the slots get their memory before a pass, and devices copy only if that
+// leaves a slot out of which no copies are pending: there is one slot more than a device has buffers.
 //
 // An update of the parts is a command too, which all ask for together: an exchange comes before or after it in all
 // processes.
@@ -55,13 +59,15 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   Slot* find(const Piece& piece);
   /// Asks for the piece, and does not wait.
   void ask(const Piece& piece);
-  /// Waits until the piece is in this process; releases the lock meanwhile. Throws CollectiveError, and InvalidArgument
-  /// during an update.
+  /// Waits until the piece is in this process, and until it may be copied; releases the lock meanwhile. Throws
+  /// CollectiveError, and InvalidArgument during an update.
   void await(Lock& lock, const Piece& piece);
+  /// Call before copies out of a slot are enqueued, unless await() has returned.
+  bool may_copy(const Piece& piece);
   /// Call when device d uses the piece, after its copies were enqueued.
   void has_taken(std::size_t d, const Piece& piece);
   /// Waits until all processes have called it; releases the lock meanwhile. The first `count` devices are in a pass
-  /// then.
+  /// then. Throws OutOfMemory.
   void begin_pass(Lock& lock, std::size_t count);
   /// A device is in a pass until it uses no parameters in it any more. Before a pass that may come, such as between
   /// forward and backward, it counts as in a pass for a second.
@@ -72,6 +78,8 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   /// no exchanges. Later work on the current streams starts after all exchanges.
   void begin_update(Lock& lock);
   bool is_updating() const noexcept { return is_updating_; }
+  /// During an update: the units are of other sizes now.
+  void free_slots();
   /// Later exchanges start after the present work of the current streams.
   void end_update();
 
@@ -85,16 +93,23 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void has_failed() noexcept override;
   template <class Done>
   void wait(Lock& lock, const char* what, const Done& done);
+  template <class Make>
+  auto when_there_is_room(Lock& lock, const Make& make);
+  void reserve_slots(Lock& lock);
+  void fit(Slot& slot, std::size_t bytes_each) const;
+  void await_exchange(Lock& lock, const Piece& piece);
   Slot& slot_for(Lock& lock, const Piece& piece);
   bool is_free(const Slot& slot) const;
   static bool is_copied(const Slot& slot);
   Slot* find_free_slot(Lock& lock);
+  void free_extra_slots(const Slot* but_for);
+  void free_singles(std::size_t bytes_to_come);
   template <class F>
   void for_slots(const F& f);
   void pass_all(std::size_t d);
   void wait_for_copies(const Slot& slot) const;
   void gather(Lock& lock, const Piece& piece);
-  std::vector<Tensor> own_parts(const Piece& piece);
+  std::vector<Tensor> own_parts(Lock& lock, const Piece& piece);
 
   ParameterUnits& units_;
   std::vector<Stream> streams_;  // of exchanges, by device
@@ -109,6 +124,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   std::size_t beginning_ = 0;             // devices that will be in the next pass
   std::uint64_t passes_ = 0;              // that have begun
   bool awaits_others_ = false;            // for an update or a pass
+  bool is_short_of_memory_ = false;       // for an exchange
   std::uint64_t exchanges_ = 0;
   bool is_updating_ = false;
   bool has_failed_ = false;

@@ -68,14 +68,14 @@ struct NoMemory final : TransientMemory {
 
 }  // namespace
 
-Storage* Storage::make(DeviceState& device, std::size_t bytes) {
+Storage* Storage::make(DeviceState& device, std::size_t bytes, MayWait may_wait) {
   auto storage = std::make_unique<Storage>();
   const StreamHandle stream = current_stream_handle(device);
   storage->device = &device;
   storage->stream_id = stream.id;
   storage->bytes = bytes;
   storage->checkpoint = context().checkpoint;
-  storage->allocation = device.allocator.allocate(bytes, stream);
+  storage->allocation = device.allocator.allocate(bytes, stream, may_wait);
   if (const ReplayValues* const captured = context().replay_values) storage->made_in = captured->id();
   if (bytes == 0) ++device.empty_storages;
   return storage.release();
@@ -115,8 +115,8 @@ void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
                             b.device(), " ", b.sizes(), advice_for_devices(a, b)));
 }
 
-Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
-  return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make(device, bytes); });
+Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype, MayWait may_wait) {
+  return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make(device, bytes, may_wait); });
 }
 
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype) {

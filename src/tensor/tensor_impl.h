@@ -32,7 +32,7 @@ struct Storage {
   std::uint64_t made_in = 0;                   ///< Id of the captured step that made it (ReplayValues); 0: none.
 
   /// Allocates on the current stream of the device. Throws OutOfMemory.
-  static Storage* make(DeviceState& device, std::size_t bytes);
+  static Storage* make(DeviceState& device, std::size_t bytes, MayWait may_wait = MayWait::yes);
   /// On the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` if there are no GPUs, and OutOfMemory.
   static Storage* make_pinned(const char* op, std::size_t bytes);
   /// The address of the first byte. If the memory is transient, brings it to the device (TransientMemory::bring).
@@ -95,7 +95,7 @@ inline TensorImpl& impl_of(const char* op, const Tensor& tensor) {
 bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 
 /// A new contiguous tensor, uninitialized, without a gradient.
-Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
+Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype, MayWait may_wait = MayWait::yes);
 /// make_tensor() in page-locked memory, on the CPU. Throws as Storage::make_pinned.
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
 /// Like make_tensor(), but without memory, which the tensor must be given before its elements are used.

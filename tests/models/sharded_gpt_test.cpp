@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <lockstep/lockstep.h>
@@ -16,6 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kLength = 8;
+const GptOptions kLarge = {.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6};
+const GptOptions kSmall = {.vocabulary = 64, .length = kLength, .width = 128, .heads = 4, .layers = 4};
 
 // The sum over the rows of this process.
 Tensor loss_of(DataParallel<Gpt>& model, const Tensor& tokens, std::optional<DType> autocast) {
@@ -33,6 +36,7 @@ struct How {
   std::size_t memory_bytes = std::size_t(1) << 30;  // of each device
   int devices = 8, processes = 1;
   std::optional<DType> autocast = {};
+  GptOptions model = kLarge;
 };
 
 std::vector<std::vector<float>> trained(Shard shard, const How& how) {
@@ -44,12 +48,11 @@ std::vector<std::vector<float>> trained(Shard shard, const How& how) {
     const Tensor tokens = randint(0, 64, {8, kLength + 1});
     std::vector<int> own;
     for (int d = 0; d < each; ++d) own.push_back(world.rank().value() * each + d);
-    DataParallel model(Gpt({.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6}),
-                       {.device_ids = own,
-                        .buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20},
-                        .shard = shard,
-                        .world = world,
-                        .loss = ProcessLoss::sum});
+    DataParallel model(Gpt(how.model), {.device_ids = own,
+                                        .buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20},
+                                        .shard = shard,
+                                        .world = world,
+                                        .loss = ProcessLoss::sum});
     optim::AdamW optimizer(model.parameters(), {.lr = 1e-3});
     for (int step = 0; step < 3; ++step) {
       optimizer.zero_grad();
@@ -65,11 +68,9 @@ std::vector<std::vector<float>> trained(Shard shard, const How& how) {
   return found[0];
 }
 
-std::size_t parameter_bytes() {
+std::size_t parameter_bytes(const GptOptions& model = kLarge) {
   std::size_t bytes = 0;
-  for (const Tensor& parameter :
-       Gpt({.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6}).parameters())
-    bytes += std::size_t(parameter.numel()) * sizeof(float);
+  for (const Tensor& parameter : Gpt(model).parameters()) bytes += std::size_t(parameter.numel()) * sizeof(float);
   return bytes;
 }
 
@@ -81,6 +82,24 @@ TEST(ShardedGpt, TrainsInAQuarterOfItsMemoryToTheSameBits) {
   EXPECT_EQ(trained(Shard::parameters, {.memory_bytes = all / 4}), expected);
   for (const int processes : {2, 8})  // which have slots too
     EXPECT_EQ(trained(Shard::parameters, {.memory_bytes = all / 3, .processes = processes}), expected) << processes;
+}
+
+// Processes do not wait for each other in vain where memory is short: the model trains, or an error says so at once.
+TEST(ShardedGpt, TrainsOrEndsAtOnceWhereMemoryIsShort) {
+  const std::size_t all = parameter_bytes(kSmall);
+  int trained_in_a_row = 0;
+  for (std::size_t bytes = all; trained_in_a_row < 3; bytes += all / 16) {
+    ASSERT_LT(bytes, 6 * all);
+    try {
+      trained(Shard::parameters, {.memory_bytes = bytes, .processes = 8, .model = kSmall});
+      ++trained_in_a_row;
+    } catch (const std::exception& error) {
+      trained_in_a_row = 0;
+      const std::string message = error.what();
+      EXPECT_EQ(message.find("did not reach"), message.npos) << bytes << ": " << message;
+      EXPECT_EQ(message.find("ms for the parameters"), message.npos) << bytes << ": " << message;
+    }
+  }
 }
 
 TEST(ShardedGpt, TrainsToTheSameBitsUnderAutocast) {
@@ -101,7 +120,7 @@ TEST(ShardedGpt, BringsHalfTheBytesUnderAutocast) {
     const SimulatedDevices devices({.count = 4});
     manual_seed(5);
     const Tensor tokens = randint(0, 64, {8, kLength + 1});
-    DataParallel model(Gpt({.vocabulary = 64, .length = kLength, .width = 256, .heads = 4, .layers = 6}),
+    DataParallel model(Gpt(kLarge),
                        {.buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20}, .shard = Shard::parameters});
     optim::SGD optimizer(model.parameters(), {.lr = 0.1});
     std::optional<Trace> trace;

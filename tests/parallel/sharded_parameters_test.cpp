@@ -379,7 +379,7 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
   EXPECT_EQ(double(plan[Shard::optimizer_state].total()), 2 * P + S / N);
   EXPECT_EQ(double(plan[Shard::gradients].total()), P + P / N + S / N + W * B);
   EXPECT_EQ(double(plan[Shard::hybrid].total()), P / D + P / N + S / N + 2 * W * B);
-  EXPECT_EQ(double(plan[Shard::parameters].total()), 2 * P / N + S / N + 2 * W * B + W * B / D);
+  EXPECT_EQ(double(plan[Shard::parameters].total()), 2 * P / N + S / N + 2 * W * B + (W + 1) * B / D);
   EXPECT_NE(text(plan).find("optimizer_state"), std::string::npos);
   const MemoryPlan in_16_bits = memory_plan(
       Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}, .autocast = true});
@@ -388,7 +388,7 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
   EXPECT_EQ(double(in_16_bits[Shard::gradients].total()), P + P / N + S / N + W * B + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::hybrid].total()), P / D + P / N + S / N + 1.5 * W * B + P / (2 * D) + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::parameters].total()),
-            2 * P / N + S / N + 1.5 * W * B + W * B / (2 * D) + P / (2 * N) + G / 2);
+            2 * P / N + S / N + 1.5 * W * B + (W + 1) * B / (2 * D) + P / (2 * N) + G / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(

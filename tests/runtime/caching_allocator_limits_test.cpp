@@ -77,6 +77,27 @@ TEST(CachingAllocatorLimits, WaitsForWorkOnOtherStreamsBeforeItGivesUp) {
   EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
 }
 
+// Neither for work, nor until the backend has taken memory back, which may wait for work.
+TEST(CachingAllocatorLimits, ARequestThatMayNotWaitFailsInstead) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation first = allocator.allocate(20 * kMiB, kStream);
+  allocator.free(allocator.allocate(20 * kMiB, kOther).block);
+  allocator.record_stream(first.block, kOther);
+  allocator.free(first.block);
+  backend.settings.queries_until_end = 3;
+  for (int query = 0; query < 2; ++query)
+    EXPECT_THROW(allocator.allocate(20 * kMiB, kStream, MayWait::no), OutOfMemory) << query;
+  EXPECT_EQ(allocator.allocate(20 * kMiB, kStream, MayWait::no).memory, first.memory);
+  EXPECT_EQ(allocator.stats().backend_frees, 0u);
+}
+
+TEST(CachingAllocatorLimits, ARequestThatMayNotWaitTakesTheLastMemory) {
+  FakeBackend backend({.memory_bytes = 3 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  EXPECT_NE(allocator.allocate(3 * kMiB, kStream, MayWait::no).memory, nullptr);
+}
+
 TEST(CachingAllocatorLimits, WaitsAgainForWorkThatCouldNotBeAskedOnce) {
   FakeBackend backend({.memory_bytes = 40 * kMiB});
   CachingAllocator allocator(backend, 0);

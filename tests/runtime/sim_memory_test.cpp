@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/sim_fixture.h"
+#include "support/must_end.h"
 
 namespace lockstep::sim {
 namespace {
@@ -122,6 +123,33 @@ TEST(SimMemory, DeallocateWaitsForTheWorkOfItsDevice) {
   sim.free(data);
   EXPECT_TRUE(sim.backend.query_stream(sim.stream(0, 1)));
   opener.join();
+}
+
+// As with cudaFree: the other device's work may wait for this thread.
+TEST(SimMemory, DeallocateDoesNotWaitForTheWorkOfOtherDevices) {
+  Simulation sim;
+  float* const data = sim.allocate(0, 4);
+  std::promise<void> gate = sim.block(sim.stream(1));
+  testing::must_end({[&] { sim.free(data); }});
+  EXPECT_FALSE(sim.backend.query_stream(sim.stream(1)));
+  gate.set_value();
+}
+
+// Work of another device that was never ordered before the release does not read what is no memory any more.
+TEST(SimMemory, IsKeptUntilOtherDevicesHaveReadIt) {
+  Simulation sim;
+  float* const data = sim.allocate(0, 1024);
+  sim.fill(sim.stream(0), data, 1024, 1);
+  sim.backend.synchronize_stream(sim.stream(0));
+  float* const there = sim.allocate(1, 1024);
+  std::promise<void> gate = sim.block(sim.stream(1));
+  sim.backend.copy(sim.stream(1), {.to = there, .from = data, .to_device = 1, .from_device = 0, .row_bytes = 4096});
+  sim.free(data);
+  std::fill_n(sim.allocate(0, 1024), 1024, 7.f);  // which is other memory
+  gate.set_value();
+  const std::string message = message_of<RaceError>([&] { sim.backend.synchronize_stream(sim.stream(1)); });
+  EXPECT_TRUE(contains(message, "'deallocate' takes 4096 bytes")) << message;
+  EXPECT_EQ(there[0], 1);
 }
 
 class PageLockedMemory : public ::testing::Test {

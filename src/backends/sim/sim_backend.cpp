@@ -44,7 +44,10 @@ SimBackend::SimBackend(const SimulationOptions& options)
       faults_(options.count),
       losses_(std::size_t(options.count)) {}
 
-SimBackend::~SimBackend() { drain(); }
+SimBackend::~SimBackend() {
+  drain();
+  release_unused();
+}
 
 bool SimBackend::is_lost(int device) noexcept {
   const std::scoped_lock lock(mutex_);
@@ -77,9 +80,9 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   if (memory != nullptr) release("deallocate", device, memory, bytes);
 }
 
-// For the race checker this counts as a wait of the host for the device's own work only, as in cudaFree, or for no work
-// if the memory is page-locked. In fact it waits for the work of all devices: if other work still uses the memory, the
-// program gets the RaceError below, but does not really access freed memory.
+// Waits for the device's own work only, as cudaFree does, and for no work if the memory is page-locked. If other work
+// still uses the memory, the program gets the RaceError below. So that it does not really access freed memory, this is
+// kept until that work has ended.
 void SimBackend::release(const char* op, int device, void* memory, std::size_t bytes) noexcept {
   {
     const std::scoped_lock lock(mutex_);
@@ -90,15 +93,28 @@ void SimBackend::release(const char* op, int device, void* memory, std::size_t b
       return;
     }
   }
-  const std::vector<Moment> moments = everything();
-  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  std::vector<Moment> moments = everything();
+  const auto is_own = [device](const Moment& moment) { return moment.stream->device == device; };
+  for (const Moment& moment : moments)
+    if (is_own(moment)) moment.stream->wait_until_ended(moment.ticket);
   {
     const std::scoped_lock lock(mutex_);
     for (const Moment& moment : moments)
-      if (moment.stream->device == device) races_.host_synchronized(moment.clock);
+      if (is_own(moment)) races_.host_synchronized(moment.clock);
     forget(op, memory, bytes);
+    freed_.push_back({memory, std::move(moments)});
   }
-  sim::SimMemory::release(memory);
+  release_unused();
+}
+
+void SimBackend::release_unused() noexcept {
+  const auto has_ended = [](const Moment& moment) { return moment.stream->has_ended(moment.ticket); };
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(freed_, [&](const Freed& freed) {
+    if (!std::ranges::all_of(freed.users, has_ended)) return false;
+    sim::SimMemory::release(freed.memory);
+    return true;
+  });
 }
 
 // Call this with the lock held. If work that the host has not waited for uses the freed memory, that work's stream gets

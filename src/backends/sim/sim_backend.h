@@ -84,6 +84,10 @@ class SimBackend final : public Backend, public AllocatorHooks {
     std::uint64_t ticket = 0;
     sim::Clock clock;
   };
+  struct Freed {
+    void* memory;
+    std::vector<Moment> users;
+  };
   static sim::SimStream& stream_of(StreamHandle handle) { return *static_cast<sim::SimStream*>(handle.native); }
   static Moment& moment_of(EventHandle event) { return *static_cast<Moment*>(event); }
 
@@ -100,6 +104,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   // Call these without holding the lock.
   std::vector<Moment> everything() const;
   void release(const char* op, int device, void* memory, std::size_t bytes) noexcept;
+  void release_unused() noexcept;
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
   [[noreturn]] void clear_and_throw(sim::AsyncError& error);
@@ -115,6 +120,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   sim::Faults faults_;
   std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: the error of its work after it was lost
   std::vector<std::unique_ptr<sim::SimStream>> streams_;
+  std::vector<Freed> freed_;  // which work may still use
 };
 
 }  // namespace lockstep

@@ -130,8 +130,9 @@ void narrow_typed(const KernelContext& context, const Matmul& given) {
     auto* const c = static_cast<Out*>(p.c) + item * p.stride_c;
     const auto wide_b = widened(context, b, b_rows, b_columns, p.ldb);
     const auto rows_of = [&](std::int64_t row, std::int64_t rows) {
+      const Narrow* const rows_of_a = p.k == 0 ? a : a + row * (p.transpose_a ? 1 : p.lda);  // a may be null without k
       const auto wide_a =
-          p.transpose_a ? widened({}, a + row, p.k, rows, p.lda) : widened({}, a + row * p.lda, rows, p.k, p.lda);
+          p.transpose_a ? widened({}, rows_of_a, p.k, rows, p.lda) : widened({}, rows_of_a, rows, p.k, p.lda);
       Out* const to = c + row * p.ldc;
       Matmul wide = p;
       wide.m = rows;

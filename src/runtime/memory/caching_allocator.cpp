@@ -73,9 +73,9 @@ struct CachingAllocator::Impl {
   using Mutex = RankedMutex<LockRank::allocator, SpinMutex>;
   using Lock = std::unique_lock<Mutex>;
 
-  Block* take(Lock& lock, std::size_t bytes, StreamHandle stream);
+  Block* take(Lock& lock, std::size_t bytes, StreamHandle stream, MayWait may_wait);
   Block* take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes);
-  Block* take_in_capture(Lock& lock, Pool& pool, std::size_t bytes);
+  Block* take_in_capture(Lock& lock, Pool& pool, std::size_t bytes, MayWait may_wait);
   Block* take_cached(Pool& pool, std::size_t bytes);
   Block* take_from_new_segment(Lock& lock, Pool& pool, std::size_t bytes, std::size_t size_of_segment);
   void* memory_for_segment(Lock& lock, std::size_t bytes);
@@ -116,19 +116,22 @@ struct CachingAllocator::Impl {
   std::vector<std::unique_ptr<CapturePool>> captured;  // the pools of the current capture and of existing graphs
 };
 
-// Returns null if the device is full even after its cache was emptied.
-Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle stream) {
+// Returns null if the device is full even after its cache was emptied, or, if it may not wait, before that.
+Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle stream, MayWait may_wait) {
   const std::size_t rounded = round_up(bytes, granularity);
   Pool& pool = pool_for(rounded, stream);
   if (uses.has_deferred() && !capturing) collect_ended();
   if (Block* block = take_cached(pool, rounded)) return block;
   if (rounded > capacity()) return nullptr;
-  return capturing ? take_in_capture(lock, pool, rounded) : take_or_make_room(lock, pool, rounded);
+  if (capturing) return take_in_capture(lock, pool, rounded, may_wait);
+  if (may_wait == MayWait::yes) return take_or_make_room(lock, pool, rounded);
+  if (Block* block = take_from_new_segment(lock, pool, rounded, segment_bytes(rounded))) return block;
+  return take_from_new_segment(lock, pool, rounded, rounded);
 }
 
 // Moves whole free segments of the same stream from the cache into the capture's pool. This is safe because, in stream
 // order, all earlier uses of these segments come before the captured work.
-Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size_t bytes) {
+Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size_t bytes, MayWait may_wait) {
   const std::unique_ptr<Pool>& cached = pools[index_of(bytes, pool.stream)];
   Block* least = nullptr;
   for (Block* first : segments)
@@ -139,9 +142,11 @@ Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size
     return pool.fit.take(bytes);
   }
   if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
-  ++stats.retries;
-  give_back_cached(lock);
-  if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
+  if (may_wait == MayWait::yes) {
+    ++stats.retries;
+    give_back_cached(lock);
+    if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
+  }
   return take_from_new_segment(lock, pool, bytes, bytes);
 }
 
@@ -343,17 +348,19 @@ CachingAllocator::CachingAllocator(Backend& backend, int device, std::size_t lim
 
 CachingAllocator::~CachingAllocator() { impl_->release_everything(); }
 
-CachingAllocator::Allocation CachingAllocator::allocate(std::size_t bytes, StreamHandle stream) {
+CachingAllocator::Allocation CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, MayWait may_wait) {
   if (bytes == 0) return {};
   Impl& impl = *impl_;
   const bool admitted = !impl.hooks || impl.hooks->admits(impl.device, bytes);
   Impl::Lock lock(impl.mutex);
   if (!admitted) {
-    ++impl.stats.retries;
-    impl.empty_cache(lock);
+    if (may_wait == MayWait::yes) {
+      ++impl.stats.retries;
+      impl.empty_cache(lock);
+    }
     impl.throw_out_of_memory(lock, bytes);
   }
-  Block* block = bytes <= kLargestRequest ? impl.take(lock, bytes, stream) : nullptr;
+  Block* block = bytes <= kLargestRequest ? impl.take(lock, bytes, stream, may_wait) : nullptr;
   if (block == nullptr) impl.throw_out_of_memory(lock, bytes);
 
   ++impl.stats.allocations;

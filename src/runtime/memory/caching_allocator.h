@@ -22,6 +22,10 @@ struct Block;
 /// Memory of captured work.
 struct CapturePool;
 
+/// Whether a request may wait for work on the device: for memory that other streams use, and to give memory of other
+/// streams back to the backend. A thread whose own work that of the device may wait for must not.
+enum class MayWait : bool { no, yes };
+
 class CachingAllocator {
  public:
   /// `limit` bounds the reserved bytes; 0 leaves the limit to the backend. `hooks` may be null.
@@ -35,8 +39,9 @@ class CachingAllocator {
     Block* block = nullptr;
   };
   /// Allocates at least `bytes` for use in the order of `stream`; 0 bytes give null memory and no block. Aligned to 64
-  /// bytes on the CPU and to 512 elsewhere. Throws OutOfMemory if emptying the cache did not help.
-  Allocation allocate(std::size_t bytes, StreamHandle stream);
+  /// bytes on the CPU and to 512 elsewhere. Throws OutOfMemory if emptying the cache did not help, or if it may not
+  /// wait, where waiting might help.
+  Allocation allocate(std::size_t bytes, StreamHandle stream, MayWait may_wait = MayWait::yes);
   void free(Block* block) noexcept;
   /// Declares that the block is also used on `stream`. After the block is freed, its memory is not reused before the
   /// work that was enqueued on `stream` until then has ended.
