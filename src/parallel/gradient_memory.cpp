@@ -18,6 +18,8 @@ namespace {
 
 using Buffer = BucketBuffers::Buffer;
 
+constexpr std::size_t kFewGaps = 4;  // with more, one launch that fills all is faster
+
 // A captured step begins after all work on the devices before it, and must not wait for work outside of it. Its work
 // ends before later work. So only uses in the present step, or outside of steps, have to be waited for.
 //
@@ -132,6 +134,24 @@ GradientMemory::~GradientMemory() {
   }
 }
 
+void GradientMemory::fill_gaps(const Buffer& buffer) const {
+  const auto element = std::int64_t(size_of(share_.dtype()));
+  for (const autograd::ShardRange& gap : gaps_)
+    fill_values(make_view(buffer.memory, {gap.size() * element}, {1}, gap.begin * element), 0);
+}
+
+void GradientMemory::fill_from_share(const Buffer& buffer, const Stream& stream) const {
+  fill_values(make_view(buffer.memory, {std::int64_t(bytes_)}, {1}, 0), 0);
+  share_.record_stream(stream);
+  const std::size_t part = share_.impl()->storage->bytes;
+  const Device device = buffers_->device;
+  device_state(device).backend.copy(StreamAccess::handle(stream), {.to = buffer.memory.impl()->data() + rank_ * part,
+                                                                   .from = share_.impl()->data(),
+                                                                   .to_device = device.index(),
+                                                                   .from_device = device.index(),
+                                                                   .row_bytes = part});
+}
+
 std::byte* GradientMemory::bring() {
   const std::scoped_lock lock(mutex_);
   if (!buffer_) {
@@ -140,16 +160,7 @@ std::byte* GradientMemory::bring() {
     Buffer taken = buffers_->take();
     const Device device = buffers_->device;
     const Stream stream = current_stream(device);
-    const Tensor whole = make_view(taken.memory, {std::int64_t(bytes_)}, {1}, 0);
-    fill_values(whole, 0);
-    share_.record_stream(stream);
-    const auto part = std::int64_t(share_.impl()->storage->bytes);
-    device_state(device).backend.copy(StreamAccess::handle(stream),
-                                      {.to = whole.impl()->data() + std::int64_t(rank_) * part,
-                                       .from = share_.impl()->data(),
-                                       .to_device = device.index(),
-                                       .from_device = device.index(),
-                                       .row_bytes = std::size_t(part)});
+    std::exchange(is_unused_, false) && gaps_.size() <= kFewGaps ? fill_gaps(taken) : fill_from_share(taken, stream);
     full_.emplace(stream.record());
     full_in_ = present_step();
     note_use(taken, stream);

@@ -3,17 +3,20 @@
 // leaves the sum of a part in the share. The memory then serves the next buckets.
 //
 // Whole again, a bucket has its share's part, and zeros elsewhere: a sum of earlier backwards enters the next sum once.
+// If it has no gradients, each of which backward writes whole, only the gaps between them are zeros.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/tensor.h>
 
+#include "autograd/replicated_parameter.h"
 #include "core/ranked_mutex.h"
 #include "tensor/transient_memory.h"
 
@@ -65,6 +68,12 @@ class GradientMemory final : public TransientMemory {
   /// Null for a flat whose memory stays.
   static GradientMemory* of(const Tensor& flat) noexcept;
 
+  /// The elements of the bucket that belong to no gradient.
+  void set_gaps(std::vector<autograd::ShardRange> gaps) { gaps_ = std::move(gaps); }
+  /// The bucket has no gradients: the share and what the bucket holds when it is whole next are indeterminate, but for
+  /// the gaps.
+  void has_no_gradients() noexcept { is_unused_ = true; }
+
   const Tensor& share() const noexcept { return share_; }  ///< [elements / ranks]
   /// The bucket was reduced to the share, or has no gradient left: work on `stream` is the last to use the whole.
   void release(const Stream& stream);
@@ -84,12 +93,17 @@ class GradientMemory final : public TransientMemory {
   ~GradientMemory() override;
 
  private:
+  void fill_gaps(const BucketBuffers::Buffer& buffer) const;
+  void fill_from_share(const BucketBuffers::Buffer& buffer, const Stream& stream) const;
+
   const std::shared_ptr<BucketBuffers> buffers_;
   const Tensor share_;
   const std::size_t rank_, bytes_;
   RankedMutex<LockRank::transient_memory> mutex_;
   std::optional<BucketBuffers::Buffer> buffer_;
   std::optional<cuda::Event> full_;
+  std::vector<autograd::ShardRange> gaps_;
+  bool is_unused_ = false;
   std::uint64_t full_in_ = 0;       // the captured step in which `full_` was recorded
   std::uint64_t whole_before_ = 0;  // the captured step that has used what was whole before it
 };

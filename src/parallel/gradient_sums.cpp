@@ -45,6 +45,11 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   // for the next whole bucket: another process may do the two in the other order, and both would wait forever. So such
   // a backward may take more whole buckets.
   for (const auto& memory : buffers) memory->make_more(meets);
+  for (const GradientBucket& bucket : buckets) {
+    const auto has_gradient = [this](std::size_t e) { return parameters[e]->has_gradient(); };
+    if (buffers.empty() || std::ranges::any_of(bucket.entries, has_gradient)) continue;
+    for (const Tensor& flat : bucket.flats) GradientMemory::of(flat)->has_no_gradients();
+  }
   stash_earlier_gradients(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !observed.empty());
   if (sums && !has_rebuilt && has_order) rebuild_buckets();

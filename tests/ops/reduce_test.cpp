@@ -41,6 +41,8 @@ TEST(Reduce, NothingToReduce) {
   expect_values(prod(none, {0}), {1, 1, 1});
   expect_values(mean(none, {0}), {kNan, kNan, kNan});
   expect_values(logsumexp(none, {0}), {-kInfinity, -kInfinity, -kInfinity});
+  for (const DType dtype : {kFloat32, kBFloat16})  // more columns than are added at once
+    expect_values(sum(zeros({0, 3000}, {.dtype = dtype}), {0}), std::vector<double>(3000));
   EXPECT_THROW(amax(none, {0}), ShapeError);
   EXPECT_THROW(max(none), ShapeError);
   EXPECT_THROW(argmin(none, 0), ShapeError);

@@ -239,12 +239,13 @@ TYPED_TEST(HostMatmul, IsTheSameForAnyNumberOfThreads) {
                             {300, 40, 500},
                             {1, 700, 400},
                             {700, 1, 400},
-                            {257, 200, 300}})
+                            {257, 200, 300},
+                            {900, 300, 0}})
     for (const std::int64_t batch : {1, 3})
       for (const int transposed : {0, 1, 2, 3}) {
         Case<TypeParam> given(sizes, transposed & 1, transposed & 2, batch);
-        given.p.a = given.a.data();
-        given.p.b = given.b.data();
+        given.p.a = sizes.k > 0 ? given.a.data() : nullptr;
+        given.p.b = sizes.k > 0 ? given.b.data() : nullptr;
         std::vector<std::vector<TypeParam>> seen;
         for (const int threads : {1, 2, 3, 7}) {
           set_num_threads(threads);
@@ -294,12 +295,12 @@ TEST(BFloat16Matmul, AddsInFloat) {
 // The result in float32: not rounded to 16 bits, added to what is there, the same for any number of threads.
 TYPED_TEST(HostMatmul, WritesFloat32) {
   if constexpr (sizeof(TypeParam) == 2) {
-    for (const Sizes sizes : {Sizes{9, 5, 3}, {150, 200, 300}, {300, 1, 500}, {33, 64, 0}})
+    for (const Sizes sizes : {Sizes{9, 5, 3}, {150, 200, 300}, {300, 1, 500}, {600, 64, 0}})
       for (const int transposed : {0, 1, 2, 3})
         for (const double beta : {0.0, 1.0, -0.5}) {
           Case<TypeParam> given(sizes, transposed & 1, transposed & 2, 2);
-          given.p.a = given.a.data();
-          given.p.b = given.b.data();
+          given.p.a = sizes.k > 0 ? given.a.data() : nullptr;
+          given.p.b = sizes.k > 0 ? given.b.data() : nullptr;
           given.p.beta = beta;
           given.p.float32_output = true;
           std::vector<float> before(given.c.size()), bias(given.bias.size());

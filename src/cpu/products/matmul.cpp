@@ -21,6 +21,12 @@ constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
+// The part of an operand that begins there. A product without terms has none: its operands may be null.
+template <class T>
+const T* part_of(const Matmul& p, const T* operand, std::int64_t at) {
+  return p.k == 0 ? operand : operand + at;
+}
+
 // The division of one product into pieces, each with some rows of a and some columns of b.
 struct Division {
   std::int64_t rows, columns;  // of a piece
@@ -53,8 +59,9 @@ void run_piece(const Matmul& p, const Division& division, std::int64_t index, co
   Matmul piece = p;
   piece.m = std::min(division.rows, p.m - row);
   piece.n = std::min(division.columns, p.n - column);
-  blocked_product<T>(piece, a + row * (p.transpose_a ? 1 : p.lda), b + column * (p.transpose_b ? p.ldb : 1),
-                     c + row * p.ldc + column, bias ? bias + column : nullptr);
+  blocked_product<T>(piece, part_of(p, a, row * (p.transpose_a ? 1 : p.lda)),
+                     part_of(p, b, column * (p.transpose_b ? p.ldb : 1)), c + row * p.ldc + column,
+                     bias ? bias + column : nullptr);
 }
 
 // Returns the batch as one product if all its products share b, and their matrices a and c lie one below the other;
@@ -77,7 +84,7 @@ void typed(const KernelContext& context, const Matmul& given) {
   const std::int64_t multiplications = std::max<std::int64_t>(1, p.m * p.n * p.k);
   if (!context.parallel || multiplications * p.batch < kParallelProduct) {
     for (std::int64_t i = 0; i < p.batch; ++i)
-      blocked_product<T>(p, a + i * p.stride_a, b + i * p.stride_b, c + i * p.stride_c, bias);
+      blocked_product<T>(p, part_of(p, a, i * p.stride_a), part_of(p, b, i * p.stride_b), c + i * p.stride_c, bias);
     return;
   }
   const std::int64_t cores = num_threads();
@@ -90,8 +97,8 @@ void typed(const KernelContext& context, const Matmul& given) {
   parallel_for(context, count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t item = i / division.count;
-      run_piece<T>(p, division, i % division.count, a + item * p.stride_a, b + item * p.stride_b, c + item * p.stride_c,
-                   bias);
+      run_piece<T>(p, division, i % division.count, part_of(p, a, item * p.stride_a), part_of(p, b, item * p.stride_b),
+                   c + item * p.stride_c, bias);
     }
   });
 }
@@ -125,12 +132,12 @@ void narrow_typed(const KernelContext& context, const Matmul& given) {
   const auto bias = p.bias ? widened(context, static_cast<const Out*>(p.bias), 1, p.n, p.n) : nullptr;
   const std::int64_t b_rows = p.transpose_b ? p.n : p.k, b_columns = p.transpose_b ? p.k : p.n;
   for (std::int64_t item = 0; item < p.batch; ++item) {
-    const auto* const a = static_cast<const Narrow*>(p.a) + item * p.stride_a;
-    const auto* const b = static_cast<const Narrow*>(p.b) + item * p.stride_b;
+    const auto* const a = part_of(p, static_cast<const Narrow*>(p.a), item * p.stride_a);
+    const auto* const b = part_of(p, static_cast<const Narrow*>(p.b), item * p.stride_b);
     auto* const c = static_cast<Out*>(p.c) + item * p.stride_c;
     const auto wide_b = widened(context, b, b_rows, b_columns, p.ldb);
     const auto rows_of = [&](std::int64_t row, std::int64_t rows) {
-      const Narrow* const rows_of_a = p.k == 0 ? a : a + row * (p.transpose_a ? 1 : p.lda);  // a may be null without k
+      const Narrow* const rows_of_a = part_of(p, a, row * (p.transpose_a ? 1 : p.lda));
       const auto wide_a =
           p.transpose_a ? widened({}, rows_of_a, p.k, rows, p.lda) : widened({}, rows_of_a, rows, p.k, p.lda);
       Out* const to = c + row * p.ldc;

@@ -51,7 +51,9 @@ class Reducer {
   }
 
  private:
-  const std::byte* element(std::int64_t offset) const { return of_.in + offset * moves_.stored_bytes; }
+  const std::byte* element(std::int64_t offset) const {  // null if there are none
+    return of_.in ? of_.in + offset * moves_.stored_bytes : nullptr;
+  }
 
   void load(std::int64_t offset, std::int64_t step, std::int64_t count, std::byte* buffer) const {
     moves_.load(element(offset), step, count, buffer, count);
