@@ -25,6 +25,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -93,23 +94,25 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void has_failed() noexcept override;
   template <class Done>
   void wait(Lock& lock, const char* what, const Done& done);
-  template <class Make>
-  auto when_there_is_room(Lock& lock, const Make& make);
-  void reserve_slots(Lock& lock);
-  void fit(Slot& slot, std::size_t bytes_each) const;
   void await_exchange(Lock& lock, const Piece& piece);
-  Slot& slot_for(Lock& lock, const Piece& piece);
-  bool is_free(const Slot& slot) const;
-  static bool is_copied(const Slot& slot);
-  Slot* find_free_slot(Lock& lock);
-  void free_extra_slots(const Slot* but_for);
-  void free_singles(std::size_t bytes_to_come);
   template <class F>
   void for_slots(const F& f);
   void pass_all(std::size_t d);
   void wait_for_copies(const Slot& slot) const;
   void gather(Lock& lock, const Piece& piece);
   std::vector<Tensor> own_parts(Lock& lock, const Piece& piece);
+  // unit_slots.cpp
+  bool is_free(const Slot& slot) const;
+  static bool is_copied(const Slot& slot);
+  Slot* find_free_slot(Lock& lock);
+  void free_extra_slots(const Slot* but_for);
+  void free_singles(std::size_t bytes_to_come);
+  void when_there_is_room(Lock& lock, const std::function<void()>& make);
+  void fit(Slot& slot, std::size_t bytes_each) const;
+  void reserve_slots(Lock& lock);
+  Slot& slot_for(Lock& lock, const Piece& piece);
+
+  static constexpr std::chrono::microseconds kBetweenQuestions{200};  // of the host to devices
 
   ParameterUnits& units_;
   std::vector<Stream> streams_;  // of exchanges, by device

@@ -1,0 +1,175 @@
+// The slots of exchanges (parallel/unit_exchange.h): which is free for the next exchange, and their memory.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "parallel/unit_exchange.h"
+#include "runtime/registry.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience(50), kPatienceWithCopies(200), kPatienceForRoom(500),
+    kLongestBeforePass(1000);
+constexpr std::chrono::microseconds kBetweenAttempts(2000);
+constexpr int kMostWaitsForRoom = 16;  // other threads may take what was made
+
+}  // namespace
+
+// A thread that waits for what is in a slot takes it first, and so does a device in a pass, unless memory is short:
+// then it asks again.
+bool ParameterUnits::Exchange::is_free(const Slot& slot) const {
+  if (!slot.piece) return true;
+  return !awaited_.contains(*slot.piece) &&
+         (awaits_others_ || is_short_of_memory_ || std::ranges::find(slot.passed, false) == slot.passed.end());
+}
+
+// An exchange must not wait on streams for copies out of a slot: these wait for work of the device, which may wait for
+// a sum to which another process contributes only after the exchange. So the host asks whether they have ended.
+bool ParameterUnits::Exchange::is_copied(const Slot& slot) {
+  return std::ranges::all_of(slot.copies, &cuda::Event::query);
+}
+
+// True if there is another slot out of which no copies are pending. It is for the next exchange: what the copies wait
+// for may wait for another process, and that for the exchange.
+bool ParameterUnits::Exchange::may_copy(const Piece& piece) {
+  if (!units_.is_whole(piece) || !is_copied(*find(piece))) return true;
+  return std::size_t(std::ranges::count_if(slots_, is_copied)) > 1;
+}
+
+// The slot that has been free for the longest; null if there is none for some time.
+ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& lock) {
+  for (const Clock::time_point begin = Clock::now(); !has_failed_;) {
+    Slot* free = nullptr;
+    for (Slot& each : slots_)
+      if (is_free(each) && (!free || each.number < free->number)) free = &each;
+    if (free && is_copied(*free)) return free;
+    if (Clock::now() > begin + (free ? kPatienceWithCopies : kPatience)) return nullptr;
+    changed_.wait_until(lock, Clock::now() + (free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
+  }
+  return nullptr;
+}
+
+void ParameterUnits::Exchange::free_extra_slots(const Slot* but_for) {
+  for (std::size_t d = 0; d < places_.size(); ++d)
+    if (places_[d] == Place::before_pass && since_[d] + kLongestBeforePass < Clock::now()) set_place(d, Place::outside);
+  std::size_t extra = slots_.size() - (units_.buffers_ + 1);
+  std::erase_if(slots_, [&](const Slot& each) {
+    const bool goes = extra > 0 && &each != but_for && is_free(each) && is_copied(each);
+    extra -= goes;
+    return goes;
+  });
+}
+
+// Single parameters take at most half a unit, if they are free; none if memory is short.
+void ParameterUnits::Exchange::free_singles(std::size_t bytes_to_come) {
+  const auto bytes_of = [](const Slot& single) { return single.shares[0].impl()->storage->bytes; };
+  std::size_t bytes = bytes_to_come;
+  for (const Slot& single : singles_) bytes += bytes_of(single);
+  std::erase_if(singles_, [&](const Slot& each) {
+    const bool may_stay = bytes <= units_.unit_bytes_ / 2 && !is_short_of_memory_;
+    if (may_stay || !is_free(each) || !is_copied(each)) return false;
+    bytes -= bytes_of(each);
+    return true;
+  });
+}
+
+// Calls make(), which may throw NoRoom, until there is room. It comes when devices have copied what they were to copy;
+// so the host waits for work of devices only if it does not come for some time. Throws OutOfMemory.
+void ParameterUnits::Exchange::when_there_is_room(Lock& lock, const std::function<void()>& make) {
+  int waits = 0;
+  for (const Clock::time_point begin = Clock::now();;) {
+    try {
+      make();
+      is_short_of_memory_ = false;
+      if (!has_failed_) return;
+    } catch (const NoRoom& missing) {
+      is_short_of_memory_ = true;
+      if (Clock::now() < begin + kPatienceForRoom) {
+        changed_.wait_until(lock, Clock::now() + kBetweenAttempts);
+      } else {
+        if (waits++ == kMostWaitsForRoom) std::rethrow_exception(missing.error);
+        lock.unlock();
+        missing.make();
+        lock.lock();
+      }
+    }
+    if (has_failed_)
+      throw CollectiveError(int(units_.process_), "exchange of sharded parameters", 0, "a process has failed");
+  }
+}
+
+// Gives the slot that much memory on each device; leaves it more if it has more, and there is no room for less. Throws
+// NoRoom.
+void ParameterUnits::Exchange::fit(Slot& slot, std::size_t bytes_each) const {
+  slot.piece.reset();
+  slot.shares.resize(streams_.size());
+  for (std::size_t d = 0; d < streams_.size(); ++d) {
+    Tensor& share = slot.shares[d];
+    const std::size_t present = share.defined() ? share.impl()->storage->bytes : 0;
+    if (present == bytes_each) continue;
+    if (present < bytes_each) share = Tensor();
+    try {
+      share = make_without_waiting(streams_[d], std::int64_t(bytes_each), kUInt8);
+    } catch (const NoRoom&) {
+      if (present < bytes_each) throw;
+    }
+  }
+  slot.copies.clear();
+  slot.full.clear();
+}
+
+// Gives slots without memory that of the largest unit. Releases the lock meanwhile: this thread may wait.
+void ParameterUnits::Exchange::reserve_slots(Lock& lock) {
+  const auto is_empty = [](const Slot& slot) { return slot.shares.empty(); };
+  const auto count = std::size_t(std::ranges::count_if(slots_, is_empty));
+  if (count == 0) return;
+  const std::int64_t bytes_each = std::int64_t(units_.unit_bytes_ / streams_.size());
+  std::vector<std::vector<Tensor>> made(count);
+  lock.unlock();
+  for (std::vector<Tensor>& shares : made)
+    for (const Stream& stream : streams_) {
+      const StreamGuard on(stream);
+      shares.push_back(make_tensor(device_state(stream.device()), {bytes_each}, kUInt8));
+    }
+  lock.lock();
+  for (Slot& slot : slots_) {
+    if (!is_empty(slot) || made.empty()) continue;
+    slot.shares = std::move(made.back());
+    made.pop_back();
+  }
+}
+
+void ParameterUnits::Exchange::free_slots() {
+  for (const Slot& slot : slots_) wait_for_copies(slot);
+  slots_ = std::list<Slot>(units_.buffers_ + 1);
+}
+
+// An empty slot, which is not copied any more. If no slot becomes free, because devices need units in different orders,
+// makes another one: it goes when it is free.
+ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
+  const bool is_whole = units_.is_whole(piece);
+  const std::size_t bytes_each =
+      is_whole ? units_.buffer_bytes(piece) / streams_.size() : std::size_t(piece.size) * size_of(piece.dtype);
+  Slot* slot = nullptr;
+  when_there_is_room(lock, [&] {
+    slot = is_whole ? find_free_slot(lock) : nullptr;
+    is_whole ? free_extra_slots(slot) : free_singles(bytes_each);
+    if (slot) return fit(*slot, bytes_each);
+    std::list<Slot> another(1);
+    fit(another.front(), bytes_each);
+    std::list<Slot>& all = is_whole ? slots_ : singles_;
+    all.splice(all.end(), another);
+    slot = &all.back();
+  });
+  return *slot;
+}
+
+}  // namespace lockstep
