@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Gradients of one dtype that are reduced together. Each begins at a multiple of 64 elements. The padded size is a
 /// multiple of 64 elements times the number of devices of all processes, so that the shards are equal and aligned too.
-/// The padding between and after the gradients is zero.
+/// The padding between and after the gradients is zero; from Shard::gradients on it is indeterminate.
 struct BucketMemory {
   std::vector<std::size_t> entries;  ///< The numbers of the parameters whose gradients are in the bucket.
   std::vector<std::int64_t> begins;  ///< The offset of each of these gradients, in elements.

@@ -36,17 +36,6 @@ std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<Buck
   return all;
 }
 
-std::vector<autograd::ShardRange> gaps_in(const BucketMemory& bucket, std::span<const std::vector<Tensor>> tensors) {
-  std::vector<autograd::ShardRange> gaps;
-  for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
-    const bool is_last = i + 1 == bucket.entries.size();
-    const std::int64_t begin = bucket.begins[i] + tensors[bucket.entries[i]][0].numel();
-    const std::int64_t end = is_last ? bucket.flats[0].numel() : bucket.begins[i + 1];
-    if (begin < end) gaps.push_back({begin, end});
-  }
-  return gaps;
-}
-
 }  // namespace
 
 BucketLayout GradientBuckets::Impl::lay_out(std::span<const std::vector<Tensor>> tensors,
@@ -54,14 +43,11 @@ BucketLayout GradientBuckets::Impl::lay_out(std::span<const std::vector<Tensor>>
   const auto processes = std::size_t(world.size());
   if (buffers.empty()) return lay_out_buckets(tensors, in_order, options, shard, processes);
   const std::size_t first_rank = std::size_t(world.rank().value()) * count();
-  BucketLayout layout = lay_out_buckets(tensors, in_order, options, shard, processes,
-                                        [&](std::size_t d, const Device&, std::int64_t elements, DType dtype) {
-                                          return GradientMemory::make_flat(buffers[d], elements, dtype, first_rank + d,
-                                                                           count() * processes);
-                                        });
-  for (const BucketMemory& bucket : layout.buckets)
-    for (const Tensor& flat : bucket.flats) GradientMemory::of(flat)->set_gaps(gaps_in(bucket, tensors));
-  return layout;
+  return lay_out_buckets(tensors, in_order, options, shard, processes,
+                         [&](std::size_t d, const Device&, std::int64_t elements, DType dtype) {
+                           return GradientMemory::make_flat(buffers[d], elements, dtype, first_rank + d,
+                                                            count() * processes);
+                         });
 }
 
 void GradientBuckets::Impl::take_layout(BucketLayout layout) {

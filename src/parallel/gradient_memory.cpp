@@ -18,8 +18,6 @@ namespace {
 
 using Buffer = BucketBuffers::Buffer;
 
-constexpr std::size_t kFewGaps = 4;  // with more, one launch that fills all is faster
-
 // A captured step begins after all work on the devices before it, and must not wait for work outside of it. Its work
 // ends before later work. So only uses in the present step, or outside of steps, have to be waited for.
 //
@@ -134,12 +132,6 @@ GradientMemory::~GradientMemory() {
   }
 }
 
-void GradientMemory::fill_gaps(const Buffer& buffer) const {
-  const auto element = std::int64_t(size_of(share_.dtype()));
-  for (const autograd::ShardRange& gap : gaps_)
-    fill_values(make_view(buffer.memory, {gap.size() * element}, {1}, gap.begin * element), 0);
-}
-
 void GradientMemory::fill_from_share(const Buffer& buffer, const Stream& stream) const {
   fill_values(make_view(buffer.memory, {std::int64_t(bytes_)}, {1}, 0), 0);
   share_.record_stream(stream);
@@ -160,7 +152,7 @@ std::byte* GradientMemory::bring() {
     Buffer taken = buffers_->take();
     const Device device = buffers_->device;
     const Stream stream = current_stream(device);
-    std::exchange(is_unused_, false) && gaps_.size() <= kFewGaps ? fill_gaps(taken) : fill_from_share(taken, stream);
+    if (!std::exchange(is_unused_, false)) fill_from_share(taken, stream);
     full_.emplace(stream.record());
     full_in_ = present_step();
     note_use(taken, stream);

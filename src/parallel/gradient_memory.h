@@ -3,20 +3,18 @@
 // leaves the sum of a part in the share. The memory then serves the next buckets.
 //
 // Whole again, a bucket has its share's part, and zeros elsewhere: a sum of earlier backwards enters the next sum once.
-// If it has no gradients, each of which backward writes whole, only the gaps between them are zeros.
+// If it has no gradients, its values are indeterminate, because backward writes each gradient whole.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/tensor.h>
 
-#include "autograd/replicated_parameter.h"
 #include "core/ranked_mutex.h"
 #include "tensor/transient_memory.h"
 
@@ -68,11 +66,8 @@ class GradientMemory final : public TransientMemory {
   /// Null for a flat whose memory stays.
   static GradientMemory* of(const Tensor& flat) noexcept;
 
-  /// The elements of the bucket that belong to no gradient.
-  void set_gaps(std::vector<autograd::ShardRange> gaps) { gaps_ = std::move(gaps); }
-  /// The bucket has no gradients: the share and what the bucket holds when it is whole next are indeterminate, but for
-  /// the gaps.
-  void has_no_gradients() noexcept { is_unused_ = true; }
+  /// The bucket has no gradients: what it holds when it is whole next is indeterminate.
+  void has_no_gradients() noexcept { is_unused_ = !is_whole(); }
 
   const Tensor& share() const noexcept { return share_; }  ///< [elements / ranks]
   /// The bucket was reduced to the share, or has no gradient left: work on `stream` is the last to use the whole.
@@ -93,7 +88,6 @@ class GradientMemory final : public TransientMemory {
   ~GradientMemory() override;
 
  private:
-  void fill_gaps(const BucketBuffers::Buffer& buffer) const;
   void fill_from_share(const BucketBuffers::Buffer& buffer, const Stream& stream) const;
 
   const std::shared_ptr<BucketBuffers> buffers_;
@@ -102,7 +96,6 @@ class GradientMemory final : public TransientMemory {
   RankedMutex<LockRank::transient_memory> mutex_;
   std::optional<BucketBuffers::Buffer> buffer_;
   std::optional<cuda::Event> full_;
-  std::vector<autograd::ShardRange> gaps_;
   bool is_unused_ = false;
   std::uint64_t full_in_ = 0;       // the captured step in which `full_` was recorded
   std::uint64_t whole_before_ = 0;  // the captured step that has used what was whole before it
