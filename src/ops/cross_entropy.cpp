@@ -326,13 +326,19 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
     // The kernels read 16-bit logits, and write their gradient in 16 bits, without copies in float32.
     const bool has_classes = target.defined() && !is_floating(target.dtype());
     if (has_classes && !options.weight.defined()) return cross_entropy_of(input, target, options, true);
-    return cross_entropy_of(cast(input), cast(target), options, false);
+    CrossEntropyOptions wide = options;
+    if (wide.weight.defined()) wide.weight = cast(wide.weight);
+    return cross_entropy_of(cast(input), cast(target), wide, false);
   }
   return cross_entropy_of(input, target, options, false);
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {
-  if (const auto cast = autocast::wide()) return nll_loss(cast(input), cast(target), options);
+  if (const auto cast = autocast::wide()) {
+    NllLossOptions wide = options;
+    if (wide.weight.defined()) wide.weight = cast(wide.weight);
+    return nll_loss(cast(input), cast(target), wide);
+  }
   check_input("nll_loss", input, target, options.weight);
   return checked_class_loss({"nll_loss",
                              "NllLoss",

@@ -28,15 +28,20 @@ bool CapturedRules::put(const char* op, unsigned slots, const void* rule, std::s
   return false;
 }
 
-Optimizer::CapturedBatch Optimizer::capture_batch(ReplayValues& values, std::size_t group, Batch& batch) {
-  if (batch.device->device.is_cpu())
+void check_capture(const std::string& optimizer, const Tensor& parameter, const ParameterState& state,
+                   std::size_t slots) {
+  if (parameter.device().is_cpu())
     throw InvalidArgument(
-        text("[", impl_->name,
+        text("[", optimizer,
              "] cannot capture a step of parameters on the CPU: move the model to a GPU, or run the step eagerly"));
-  if (batch.new_slots)
-    throw InvalidArgument(text("[", impl_->name,
-                               "] cannot capture a parameter's first step, which allocates its state: "
-                               "run one step eagerly before capturing"));
+  for (std::size_t s = 0; s < slots; ++s)
+    if (state.created_at_step[s] == state.step + 1)
+      throw InvalidArgument(text("[", optimizer,
+                                 "] cannot capture a parameter's first step, which allocates its state: "
+                                 "run one step eagerly before capturing"));
+}
+
+Optimizer::CapturedBatch Optimizer::capture_batch(ReplayValues& values, std::size_t group, Batch& batch) {
   auto rules = std::make_shared<CapturedRules>(values, *batch.device);
   batch.captured = rules.get();
   CapturedBatch captured{group, {}, std::move(rules), batch};

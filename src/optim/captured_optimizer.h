@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,11 @@
 #include "tensor/replay_values.h"
 
 namespace lockstep::optim {
+
+/// Call before a captured step changes anything. Throws InvalidArgument, naming the optimizer, if the step of a
+/// parameter with `slots` tensors of state cannot be captured.
+void check_capture(const std::string& optimizer, const Tensor& parameter, const ParameterState& state,
+                   std::size_t slots);
 
 /// The rules of a batch's updates: one for each apply() of the optimizer.
 class CapturedRules final : public CapturedRule {

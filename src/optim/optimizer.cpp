@@ -126,11 +126,14 @@ void Optimizer::step() try {
     }
   }
   move.finish(groups);
+  ReplayValues* const values = context().replay_values;
+  for (std::size_t g = 0; g < groups.size() && values; ++g)
+    for (const ParameterUpdate& u : updates[g])
+      check_capture(impl_->name, groups[g].parameters[u.index], groups[g].states[u.index], used[g].size());
 
   std::vector<Batch> batches;
   std::vector<Tensor> changing;  // tensors that the batches update
   changing.reserve(stepped.size());
-  ReplayValues* const values = context().replay_values;
   const std::shared_ptr<CapturedOptimizerStep> captured = values ? std::make_shared<CapturedOptimizerStep>() : nullptr;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();

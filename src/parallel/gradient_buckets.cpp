@@ -87,6 +87,7 @@ void GradientBuckets::Impl::rebuild_buckets() {
     try {
       layout = lay_out(tensors, in_order);
       if (units) made = units->make_units(*layout);
+      if (units) units->reserve_slots_for(made);
     } catch (const OutOfMemory&) {
       layout.reset();
     }

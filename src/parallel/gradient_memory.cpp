@@ -170,6 +170,7 @@ void GradientMemory::use_on(const StreamHandle& handle) {
 
 void GradientMemory::release(const Stream& stream) {
   const std::scoped_lock lock(mutex_);
+  is_unused_ = false;
   if (!buffer_) return;
   note_use(*buffer_, stream);
   full_.reset();

@@ -66,8 +66,9 @@ class GradientMemory final : public TransientMemory {
   /// Null for a flat whose memory stays.
   static GradientMemory* of(const Tensor& flat) noexcept;
 
-  /// The bucket has no gradients: what it holds when it is whole next is indeterminate.
-  void has_no_gradients() noexcept { is_unused_ = !is_whole(); }
+  /// The bucket has no gradients: what it holds when it is whole next is indeterminate, until end_backward().
+  void begin_backward_without_gradients() noexcept { is_unused_ = !is_whole(); }
+  void end_backward() noexcept { is_unused_ = false; }
 
   const Tensor& share() const noexcept { return share_; }  ///< [elements / ranks]
   /// The bucket was reduced to the share, or has no gradient left: work on `stream` is the last to use the whole.

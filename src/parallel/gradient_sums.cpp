@@ -48,7 +48,7 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   for (const GradientBucket& bucket : buckets) {
     const auto has_gradient = [this](std::size_t e) { return parameters[e]->has_gradient(); };
     if (buffers.empty() || std::ranges::any_of(bucket.entries, has_gradient)) continue;
-    for (const Tensor& flat : bucket.flats) GradientMemory::of(flat)->has_no_gradients();
+    for (const Tensor& flat : bucket.flats) GradientMemory::of(flat)->begin_backward_without_gradients();
   }
   stash_earlier_gradients(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !observed.empty());
@@ -297,7 +297,11 @@ void GradientBuckets::Impl::end(bool failed) {
     } catch (...) {
       failure = std::current_exception();
     }
-    for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
+    for (GradientBucket& bucket : buckets) {
+      bucket.are_in_lockstep();
+      for (const Tensor& flat : bucket.flats)
+        if (GradientMemory* const memory = GradientMemory::of(flat)) memory->end_backward();
+    }
   }
   // The lock is not held from here on, because hooks may use gradients, which takes it.
   std::size_t done = 0;

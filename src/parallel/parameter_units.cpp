@@ -113,6 +113,15 @@ std::vector<ParameterUnits::Unit> ParameterUnits::make_units(const BucketLayout&
   return units;
 }
 
+void ParameterUnits::reserve_slots_for(std::span<const Unit> units) {
+  if (!exchange_) return;
+  std::size_t bytes_each = 0;
+  for (const Unit& unit : units)
+    bytes_each = std::max(bytes_each, std::size_t(unit.part) * processes_ * size_of(unit.dtype));
+  Lock lock(mutex_);
+  exchange_->reserve_slots(lock, bytes_each);
+}
+
 void ParameterUnits::add(std::span<const std::vector<Tensor>> parameters, const Values& values,
                          const BucketLayout& layout) {
   const NoGrad guard;
@@ -184,7 +193,7 @@ void ParameterUnits::move_to(std::vector<Unit> units, std::span<const std::vecto
     std::vector<Stream> streams;
     for (const Home& home : homes_) streams.push_back(current_stream(home.device));
     exchange_->communicator().send_receive(streams, transfers, kUInt8);
-    exchange_->free_slots();
+    exchange_->renew_slots();
     exchange_->end_update();
   }
   use_shares_after_current_streams();

@@ -102,6 +102,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   void add(std::span<const std::vector<Tensor>> parameters, const Values& values, const BucketLayout& layout);
   /// New shares for a layout of all parameters. Throws OutOfMemory.
   std::vector<Unit> make_units(const BucketLayout& layout) const;
+  /// Call before move_to(), which cannot wait for memory. Throws OutOfMemory.
+  void reserve_slots_for(std::span<const Unit> units);
   /// Moves all parameters, which lie in these units, to new units of that layout. No operation may use them meanwhile.
   void move_to(std::vector<Unit> units, std::span<const std::vector<Tensor>> parameters, const BucketLayout& layout);
   /// True if the parameter lies in these units: not if it got other memory since, as by Parameter::reset().

@@ -185,7 +185,8 @@ bool ParameterUnits::agree_on_changes() {
     is_any = std::ranges::any_of(of_each, [](const std::string& each) { return !each.empty(); });
     if (is_any)
       expect_same_lines(
-          "[DataParallel] expected the same changes of parameters (Shard::parameters) by hand in all processes since the "
+          "[DataParallel] expected the same changes of parameters (Shard::parameters) by hand in all processes since "
+          "the "
           "last pass or step",
           world_, of_each);
   });

@@ -157,7 +157,9 @@ void ParameterUnits::Exchange::begin_update(Lock& lock) {
 }
 
 void ParameterUnits::Exchange::begin_pass(Lock& lock, std::size_t count) {
-  reserve_slots(lock);
+  if (std::ranges::any_of(slots_, [](const Slot& slot) { return slot.shares.empty(); }))
+    reserve_slots(lock, units_.unit_bytes_ / streams_.size());
+  take_reserved();
   beginning_ = count;
   commands_->want_together(kPass);
   awaits_others_ = true;

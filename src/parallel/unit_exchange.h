@@ -79,8 +79,11 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   /// no exchanges. Later work on the current streams starts after all exchanges.
   void begin_update(Lock& lock);
   bool is_updating() const noexcept { return is_updating_; }
-  /// During an update: the units are of other sizes now.
-  void free_slots();
+  /// Makes memory for new slots, of so many bytes on each device. Releases the lock meanwhile, because this thread may
+  /// wait. Throws OutOfMemory.
+  void reserve_slots(Lock& lock, std::size_t bytes_each);
+  /// Call during an update if the units get other sizes: the slots get the reserved memory.
+  void renew_slots();
   /// Later exchanges start after the present work of the current streams.
   void end_update();
 
@@ -109,7 +112,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void free_singles(std::size_t bytes_to_come);
   void when_there_is_room(Lock& lock, const std::function<void()>& make);
   void fit(Slot& slot, std::size_t bytes_each) const;
-  void reserve_slots(Lock& lock);
+  void take_reserved();
   Slot& slot_for(Lock& lock, const Piece& piece);
 
   static constexpr std::chrono::microseconds kBetweenQuestions{200};  // of the host to devices
@@ -118,16 +121,17 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   std::vector<Stream> streams_;  // of exchanges, by device
   Communicator communicator_;
   RankedCondition changed_;
-  std::list<Slot> slots_;                 // for whole units
-  std::list<Slot> singles_;               // for single parameters
-  std::set<Piece> asked_;                 // that did not come yet
-  std::map<Piece, int> awaited_;          // the number of threads that wait for each piece
-  std::vector<Place> places_;             // by device
-  std::vector<Clock::time_point> since_;  // by device: when it came to its place
-  std::size_t beginning_ = 0;             // devices that will be in the next pass
-  std::uint64_t passes_ = 0;              // that have begun
-  bool awaits_others_ = false;            // for an update or a pass
-  bool is_short_of_memory_ = false;       // for an exchange
+  std::list<Slot> slots_;                      // for whole units
+  std::list<Slot> singles_;                    // for single parameters
+  std::vector<std::vector<Tensor>> reserved_;  // memory for slots, by device
+  std::set<Piece> asked_;                      // that did not come yet
+  std::map<Piece, int> awaited_;               // the number of threads that wait for each piece
+  std::vector<Place> places_;                  // by device
+  std::vector<Clock::time_point> since_;       // by device: when it came to its place
+  std::size_t beginning_ = 0;                  // devices that will be in the next pass
+  std::uint64_t passes_ = 0;                   // that have begun
+  bool awaits_others_ = false;                 // for an update or a pass
+  bool is_short_of_memory_ = false;            // for an exchange
   std::uint64_t exchanges_ = 0;
   bool is_updating_ = false;
   bool has_failed_ = false;

@@ -97,7 +97,12 @@ void ParameterUnits::Exchange::when_there_is_room(Lock& lock, const std::functio
       } else {
         if (waits++ == kMostWaitsForRoom) std::rethrow_exception(missing.error);
         lock.unlock();
-        missing.make();
+        try {
+          missing.make();
+        } catch (OutOfMemory& error) {
+          error.add_context("for parameters of other processes");
+          throw;
+        }
         lock.lock();
       }
     }
@@ -126,30 +131,32 @@ void ParameterUnits::Exchange::fit(Slot& slot, std::size_t bytes_each) const {
   slot.full.clear();
 }
 
-// Gives slots without memory that of the largest unit. Releases the lock meanwhile: this thread may wait.
-void ParameterUnits::Exchange::reserve_slots(Lock& lock) {
-  const auto is_empty = [](const Slot& slot) { return slot.shares.empty(); };
-  const auto count = std::size_t(std::ranges::count_if(slots_, is_empty));
-  if (count == 0) return;
-  const std::int64_t bytes_each = std::int64_t(units_.unit_bytes_ / streams_.size());
-  std::vector<std::vector<Tensor>> made(count);
+void ParameterUnits::Exchange::reserve_slots(Lock& lock, std::size_t bytes_each) {
+  std::vector<std::vector<Tensor>> made(units_.buffers_ + 1);
   lock.unlock();
   for (std::vector<Tensor>& shares : made)
     for (const Stream& stream : streams_) {
       const StreamGuard on(stream);
-      shares.push_back(make_tensor(device_state(stream.device()), {bytes_each}, kUInt8));
+      shares.push_back(make_tensor(device_state(stream.device()), {std::int64_t(bytes_each)}, kUInt8));
     }
   lock.lock();
-  for (Slot& slot : slots_) {
-    if (!is_empty(slot) || made.empty()) continue;
-    slot.shares = std::move(made.back());
-    made.pop_back();
-  }
+  reserved_ = std::move(made);
 }
 
-void ParameterUnits::Exchange::free_slots() {
+// Gives the reserved memory to slots that have none.
+void ParameterUnits::Exchange::take_reserved() {
+  for (Slot& slot : slots_) {
+    if (!slot.shares.empty() || reserved_.empty()) continue;
+    slot.shares = std::move(reserved_.back());
+    reserved_.pop_back();
+  }
+  reserved_.clear();
+}
+
+void ParameterUnits::Exchange::renew_slots() {
   for (const Slot& slot : slots_) wait_for_copies(slot);
   slots_ = std::list<Slot>(units_.buffers_ + 1);
+  take_reserved();
 }
 
 // An empty slot, which is not copied any more. If no slot becomes free, because devices need units in different orders,

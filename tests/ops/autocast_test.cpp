@@ -211,6 +211,18 @@ TEST(Autocast, TakesLossesOf16BitLogitsInFloat32) {
           }
 }
 
+TEST(Autocast, TakesTheWeightsOfClassesInFloat32) {
+  const Tensor x = randn({5, 3}), weight = full({3}, 0.75), target = randint(0, 3, {5});
+  const Tensor narrow = x.to(kBFloat16);
+  const Autocast region(kBFloat16);
+  for (const Tensor& given : {weight, weight.to(kBFloat16)}) {
+    EXPECT_EQ(cross_entropy(narrow, target, {.weight = given}).item<float>(),
+              cross_entropy(narrow.to(kFloat32), target, {.weight = weight}).item<float>());
+    EXPECT_EQ(nll_loss(narrow, target, {.weight = given}).item<float>(),
+              nll_loss(narrow.to(kFloat32), target, {.weight = weight}).item<float>());
+  }
+}
+
 // A probability of almost 1: its gradient is small, not 0.
 TEST(Autocast, KeepsSmallGradientsOfCertainLogits) {
   const TestDevices devices(1);

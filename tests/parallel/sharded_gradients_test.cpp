@@ -143,6 +143,24 @@ TEST_P(ShardedGradients, AccumulateAsBesideAHook) {
 }
 
 // A gradient that was dropped or set is not in the sum that its bucket keeps. (One bucket has all gradients.)
+// The hook has the gradient, whole, and then it is dropped; the next backward begins with memory that is whole.
+TEST_P(ShardedGradients, AreRightAfterAHookThatFailed) {
+  const Tensor x = randn({6, 5}, {.device = "cuda:0"});
+  std::vector<std::vector<float>> got;
+  for (const DataParallelOptions& with : {options(Shard::none), sharding()}) {
+    manual_seed(3);
+    DataParallel model(nn::Linear(5, 7, {.bias = false}), with);
+    const Tensor weight = model.module().weight;
+    const HookHandle hook =
+        register_hook(weight, [](const Tensor&) -> Tensor { throw InvalidArgument("from the hook"); });
+    EXPECT_THROW(sum(model(x) * 2.0).backward(), InvalidArgument);
+    hook.remove();
+    sum(model(x) * 2.0).backward();
+    got.push_back(weight.grad().to_vector<float>());
+  }
+  EXPECT_EQ(got[1], got[0]);
+}
+
 TEST_P(ShardedGradients, ForgetsAPartOfAnEarlierSum) {
   const auto accumulate = [](DataParallel<Net>& model) {
     for (int i = 0; i < 2; ++i) {

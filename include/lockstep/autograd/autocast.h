@@ -22,8 +22,8 @@ LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 /// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
 ///    inputs in `dtype`. float64 inputs are not cast.
 /// 2. Norms compute in float32. layer_norm and rms_norm return `dtype`, which is what the products behind them take;
-///    batch_norm, instance_norm and group_norm return the dtype of x. (In PyTorch layer_norm, rms_norm and group_norm
-///    return float32.)
+///    batch_norm, instance_norm and group_norm return the dtype of x. float64 stays float64. (In PyTorch layer_norm,
+///    rms_norm and group_norm return float32.)
 /// 3. Sums, softmax, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
 /// 4. All other operations work in the widest dtype of their inputs. So a residual stream that begins with a float32
 ///    embedding stays float32, as in PyTorch.
