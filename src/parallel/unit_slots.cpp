@@ -44,15 +44,20 @@ bool ParameterUnits::Exchange::may_copy(const Piece& piece) {
   return std::size_t(std::ranges::count_if(slots_, is_copied)) > 1;
 }
 
-// The slot that has been free for the longest; null if there is none for some time.
+// The slot that has been free for the longest of those out of which no copies are pending; null if there is none for
+// some time.
 ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& lock) {
   for (const Clock::time_point begin = Clock::now(); !has_failed_;) {
-    Slot* free = nullptr;
-    for (Slot& each : slots_)
-      if (is_free(each) && (!free || each.number < free->number)) free = &each;
-    if (free && is_copied(*free)) return free;
-    if (Clock::now() > begin + (free ? kPatienceWithCopies : kPatience)) return nullptr;
-    changed_.wait_until(lock, Clock::now() + (free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
+    Slot* best = nullptr;
+    bool is_any_free = false;
+    for (Slot& each : slots_) {
+      if (!is_free(each)) continue;
+      is_any_free = true;
+      if ((!best || each.number < best->number) && is_copied(each)) best = &each;
+    }
+    if (best) return best;
+    if (Clock::now() > begin + (is_any_free ? kPatienceWithCopies : kPatience)) return nullptr;
+    changed_.wait_until(lock, Clock::now() + (is_any_free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
   }
   return nullptr;
 }
