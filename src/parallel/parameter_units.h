@@ -168,7 +168,8 @@ class ParameterUnits final : public TransientOwner, public std::enable_shared_fr
   struct NoRoom {  // for that many bytes on the stream's device, unless the host waits
     Stream stream;
     std::int64_t bytes;
-    std::exception_ptr error;  // OutOfMemory
+    std::exception_ptr error;              // OutOfMemory
+    static constexpr int kMostTries = 16;  // of make(): other threads may take what was made
     void make() const;
   };
   struct Use {  // of a parameter, in a dtype

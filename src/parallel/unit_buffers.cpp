@@ -88,14 +88,13 @@ void ParameterUnits::NoRoom::make() const {
 }
 
 std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
-  constexpr int kMostAttempts = 16;  // other threads may take what was made
   use_in_step();
   Lock lock(mutex_);
   for (int attempt = 0;; ++attempt) {
     try {
       return bring(memory, dtype, lock);
     } catch (const NoRoom& missing) {
-      if (attempt == kMostAttempts) std::rethrow_exception(missing.error);
+      if (attempt == NoRoom::kMostTries) std::rethrow_exception(missing.error);
       lock.unlock();
       missing.make();
     }

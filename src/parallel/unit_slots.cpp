@@ -19,7 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kPatience(50), kPatienceWithCopies(200), kPatienceForRoom(500),
     kLongestBeforePass(1000);
 constexpr std::chrono::microseconds kBetweenAttempts(2000);
-constexpr int kMostWaitsForRoom = 16;  // other threads may take what was made
 
 }  // namespace
 
@@ -100,7 +99,7 @@ void ParameterUnits::Exchange::when_there_is_room(Lock& lock, const std::functio
       if (Clock::now() < begin + kPatienceForRoom) {
         changed_.wait_until(lock, Clock::now() + kBetweenAttempts);
       } else {
-        if (waits++ == kMostWaitsForRoom) std::rethrow_exception(missing.error);
+        if (waits++ == NoRoom::kMostTries) std::rethrow_exception(missing.error);
         lock.unlock();
         try {
           missing.make();

@@ -22,8 +22,8 @@ struct Block;
 /// Memory of captured work.
 struct CapturePool;
 
-/// Whether a request may wait for work on the device: for memory that other streams use, and to give memory of other
-/// streams back to the backend. A thread whose own work that of the device may wait for must not.
+/// Whether a request may wait for work on the device. The allocator waits for memory that other streams still use, and
+/// the backend waits before it takes memory back. A thread must not wait if the device's work may wait for that thread.
 enum class MayWait : bool { no, yes };
 
 class CachingAllocator {
