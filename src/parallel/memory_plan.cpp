@@ -78,10 +78,11 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   plan.levels[2] = {values, whole / ranks + buffers, state / ranks, other, casts};
   plan.levels[3] = {whole / devices + used, whole / ranks + buffers, state / ranks, other,
                     whole_casts / devices + gradient};
-  // The parts of other processes come to slots first.
-  const std::size_t slots = options.processes > 1 ? (used + largest_used) / devices : 0;
+  // The parts of other processes come to slots first, where they are converted.
+  const bool has_slots = options.processes > 1;
+  const std::size_t slots = has_slots ? (buffers + largest) / devices : 0;
   plan.levels[4] = {whole / ranks + used + slots, whole / ranks + buffers, state / ranks, other,
-                    whole_casts / ranks + gradient};
+                    (has_slots ? 0 : whole_casts / ranks) + gradient};
   if (ranks == 1) plan.levels.fill({values, values, state, other, casts});  // a device alone has nothing to divide
   return plan;
 }

@@ -11,7 +11,8 @@
 // With P processes of D devices a unit has P * D equal parts, one for each rank. With Shard::hybrid device d of a
 // process holds the parts of the ranks d, D + d, 2D + d, ...: so a process has all parts, and a device brings a unit
 // without other processes. With Shard::parameters a device holds the part of its own rank, and the exchange
-// (parallel/unit_exchange.h) brings those of the other processes first.
+// (parallel/unit_exchange.h) brings those of the other processes first. It converts them, too: there are no converted
+// shares then.
 //
 // Orders on streams, each by an event:
 //   1. copies of a unit into a buffer -> work that uses the unit there;

@@ -295,13 +295,14 @@ void ParameterUnits::copy(std::size_t d, const Buffer& buffer, const Piece& piec
       enqueue(shares_of(piece)[share], 0, begin + share * part, part, processes_);
     return;
   }
-  for_parts(unit.part, piece.begin, piece.size,
-            [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t count) {
-              const std::size_t element = size_of(piece.dtype);
-              const Tensor part = exchange_ ? shares_of(piece)[rank % homes_.size()] : held(unit, rank, within, count);
-              enqueue(part, exchange_ ? std::size_t(at) * element : 0, begin + std::size_t(at) * element,
-                      std::size_t(count) * element, 1);
-            });
+  for_parts_by_device(
+      unit.part, piece.begin, piece.size, homes_.size(),
+      [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t in_device, std::int64_t count) {
+        const std::size_t element = size_of(piece.dtype);
+        const Tensor part = exchange_ ? shares_of(piece)[rank % homes_.size()] : held(unit, rank, within, count);
+        enqueue(part, exchange_ ? std::size_t(in_device) * element : 0, begin + std::size_t(at) * element,
+                std::size_t(count) * element, 1);
+      });
 }
 
 // True if a part of the piece is in another process.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <mutex>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
@@ -19,6 +20,13 @@ namespace {
 using Command = OrderedCommands::Command;
 
 constexpr Command kUpdate = {-1}, kPass = {-2};
+
+// Elements of that dtype in a tensor of bytes.
+Tensor elements_as(DType dtype, const Tensor& bytes, std::int64_t begin, std::int64_t count) {
+  const Tensor view = make_view(bytes, {count}, {1}, begin);
+  view.impl()->dtype = dtype;
+  return view;
+}
 
 }  // namespace
 
@@ -158,7 +166,7 @@ void ParameterUnits::Exchange::begin_update(Lock& lock) {
 
 void ParameterUnits::Exchange::begin_pass(Lock& lock, std::size_t count) {
   if (std::ranges::any_of(slots_, [](const Slot& slot) { return slot.shares.empty(); }))
-    reserve_slots(lock, units_.unit_bytes_ / streams_.size());
+    reserve_slots(lock, slot_bytes());
   take_reserved();
   beginning_ = count;
   commands_->want_together(kPass);
@@ -203,50 +211,32 @@ void ParameterUnits::Exchange::execute(const Command& command) {
   changed_.notify_all();
 }
 
-// This process's own parts of the piece's unit, in its dtype, by device.
-std::vector<Tensor> ParameterUnits::Exchange::own_parts(Lock& lock, const Piece& piece) {
-  const std::vector<Unit>& units = units_.units_;
-  if (!units_.is_converted(piece)) return units[piece.unit].shares;
-  const auto is_there = [&](const Converted& converted) { return converted.dtype == piece.dtype; };
-  if (std::ranges::none_of(units[piece.unit].converted, is_there)) {
-    Converted made = {.dtype = piece.dtype};
-    for (std::size_t d = 0; d < streams_.size(); ++d)
-      when_there_is_room(
-          lock, [&] { made.shares.push_back(make_without_waiting(streams_[d], units[piece.unit].part, piece.dtype)); });
-    units_.units_[piece.unit].converted.push_back(std::move(made));
-  }
-  Unit& unit = units_.units_[piece.unit];
-  const auto found = std::ranges::find_if(unit.converted, is_there);
-  found->is_used = true;
-  for (std::size_t d = 0; d < streams_.size() && found->is_stale; ++d) {
-    const StreamGuard on(streams_[d]);
-    copy_values(found->shares[d], unit.shares[d]);
-  }
-  found->is_stale = false;
-  return found->shares;
-}
-
+// This process's own parts go to the slot first, where they are converted if need be, and from there to the others.
 void ParameterUnits::Exchange::gather(Lock& lock, const Piece& piece) {
-  const std::vector<Tensor> own = own_parts(lock, piece);
   Slot& slot = slot_for(lock, piece);
+  const NoGrad guard;
   const Unit& unit = units_.units_[piece.unit];
-  const std::size_t devices = streams_.size(), element = size_of(piece.dtype), processes = units_.processes_;
-  const auto at = [element](const Tensor& tensor, std::int64_t first) {
-    return tensor.impl()->data() + std::size_t(first) * element;
-  };
+  const std::size_t devices = streams_.size(), element = size_of(piece.dtype);
   std::vector<Transfer> transfers;
-  const bool is_whole = units_.is_whole(piece);
-  for_parts(unit.part, piece.begin, piece.size,
-            [&](std::size_t rank, std::int64_t within, std::int64_t begin, std::int64_t count) {
-              const std::size_t d = rank % devices, from = rank / devices;
-              const std::int64_t place = is_whole ? std::int64_t(from) * unit.part : begin;
-              for (std::size_t to = 0; to < processes; ++to)
-                transfers.push_back({.from = int(rank),
-                                     .to = int(to * devices + d),
-                                     .send = from == units_.process_ ? at(own[d], within) : nullptr,
-                                     .receive = to == units_.process_ ? at(slot.shares[d], place) : nullptr,
-                                     .count = std::size_t(count) * element});
-            });
+  for_parts_by_device(
+      unit.part, piece.begin, piece.size, devices,
+      [&](std::size_t rank, std::int64_t within, std::int64_t, std::int64_t in_device, std::int64_t count) {
+        const std::size_t d = rank % devices, from = rank / devices;
+        const bool is_own = from == units_.process_;
+        std::byte* const place = slot.shares[d].impl()->data() + std::size_t(in_device) * element;
+        if (is_own) {
+          const StreamGuard on(streams_[d]);
+          copy_values(elements_as(piece.dtype, slot.shares[d], in_device, count),
+                      elements(unit.shares[d], within, count));
+        }
+        for (std::size_t to = 0; to < units_.processes_; ++to)
+          if (to != from)
+            transfers.push_back({.from = int(rank),
+                                 .to = int(to * devices + d),
+                                 .send = is_own ? place : nullptr,
+                                 .receive = to == units_.process_ ? place : nullptr,
+                                 .count = std::size_t(count) * element});
+      });
   communicator_.send_receive(streams_, transfers, kUInt8);
   for (const Stream& stream : streams_) slot.full.push_back(stream.record());
   slot.piece = piece;

@@ -12,7 +12,8 @@
 //
 // An exchange waits for no work of devices, neither on streams nor for memory, because such work may wait for another
 // process that waits for the exchange. So the slots get their memory before a pass, and devices copy only if that
-// leaves a slot out of which no copies are pending: there is one slot more than a device has buffers.
+// leaves a slot out of which no copies are pending: there is one slot more than a device has buffers. A single
+// parameter gets a slot of its own only if there is memory for it at once.
 //
 // An update of the parts is a command too, which all ask for together: an exchange comes before or after it in all
 // processes.
@@ -21,7 +22,7 @@
 //   1. an exchange into a slot -> copies out of the slot, on each device;
 //   2. those copies -> the next exchange into the slot (here the host waits: see find_free_slot());
 //   3. all exchanges before an update -> the update of the parts (begin_update);
-//   4. the update -> later exchanges (end_update). They convert the parts to 16 bits too, if these are asked for.
+//   4. the update -> later exchanges (end_update), and their conversions of parts to 16 bits.
 #pragma once
 
 #include <chrono>
@@ -46,11 +47,10 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   /// starts after all copies out of slots.
   void leave();
 
-  /// All parts of a piece in this process, as bytes. A whole unit: on each device [processes * part]. A single
-  /// parameter: on each device [the piece's size], of which the elements of the device's parts are there.
+  /// All parts of a piece in this process: on each device the parts of its ranks, in order (for_parts_by_device()).
   struct Slot {
     std::optional<Piece> piece;
-    std::vector<Tensor> shares;       // by device
+    std::vector<Tensor> shares;       // by device, bytes
     std::vector<cuda::Event> full;    // recorded after the exchange, by device
     std::vector<cuda::Event> copies;  // out of the slot, since then
     std::uint64_t number = 0;         // of the exchange
@@ -103,16 +103,19 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void pass_all(std::size_t d);
   void wait_for_copies(const Slot& slot) const;
   void gather(Lock& lock, const Piece& piece);
-  std::vector<Tensor> own_parts(Lock& lock, const Piece& piece);
   // unit_slots.cpp
   bool is_free(const Slot& slot) const;
   static bool is_copied(const Slot& slot);
   Slot* find_free_slot(Lock& lock);
   void free_extra_slots(const Slot* but_for);
-  void free_singles(std::size_t bytes_to_come);
+  std::size_t slot_bytes() const { return units_.unit_bytes_ / streams_.size(); }
+  std::size_t bytes_in_slot(const Piece& piece) const;
+  bool is_in_common_slot(const Piece& piece) const;
+  void free_singles(std::size_t most);
   void when_there_is_room(Lock& lock, const std::function<void()>& make);
   void fit(Slot& slot, std::size_t bytes_each) const;
   void take_reserved();
+  Slot* single_slot(std::size_t bytes_each);
   Slot& slot_for(Lock& lock, const Piece& piece);
 
   static constexpr std::chrono::microseconds kBetweenQuestions{200};  // of the host to devices
@@ -121,8 +124,8 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   std::vector<Stream> streams_;  // of exchanges, by device
   Communicator communicator_;
   RankedCondition changed_;
-  std::list<Slot> slots_;                      // for whole units
-  std::list<Slot> singles_;                    // for single parameters
+  std::list<Slot> slots_;                      // of slot_bytes() on each device, for any piece
+  std::list<Slot> singles_;                    // for single parameters; of their sizes
   std::vector<std::vector<Tensor>> reserved_;  // memory for slots, by device
   std::set<Piece> asked_;                      // that did not come yet
   std::map<Piece, int> awaited_;               // the number of threads that wait for each piece

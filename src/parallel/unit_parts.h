@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tensor/tensor_impl.h"
 
@@ -18,6 +19,19 @@ void for_parts(std::int64_t part, std::int64_t begin, std::int64_t count, const 
     size = std::min(begin + count - at, part - within);
     f(std::size_t(at / part), within, at - begin, size);
   }
+}
+
+/// The parts of a device's ranks (d, devices + d, ...) together, in order: calls f(rank, within, at, in_device, size)
+/// for each range as above. `in_device` counts from the first of [begin, begin + count) that lies in the parts of the
+/// rank's device, and passes over the others.
+template <class F>
+void for_parts_by_device(std::int64_t part, std::int64_t begin, std::int64_t count, std::size_t devices, const F& f) {
+  std::vector<std::int64_t> ends(devices);
+  for_parts(part, begin, count, [&](std::size_t rank, std::int64_t within, std::int64_t at, std::int64_t size) {
+    std::int64_t& end = ends[rank % devices];
+    f(rank, within, at, end, size);
+    end += size;
+  });
 }
 
 /// Elements of a flat tensor.

@@ -10,6 +10,7 @@
 #include <lockstep/core/error.h>
 
 #include "parallel/unit_exchange.h"
+#include "parallel/unit_parts.h"
 #include "runtime/registry.h"
 #include "tensor/tensor_impl.h"
 
@@ -36,10 +37,24 @@ bool ParameterUnits::Exchange::is_copied(const Slot& slot) {
   return std::ranges::all_of(slot.copies, &cuda::Event::query);
 }
 
+// What a slot needs on the device that has the most of the piece.
+std::size_t ParameterUnits::Exchange::bytes_in_slot(const Piece& piece) const {
+  std::int64_t most = 0;
+  for_parts_by_device(units_.units_[piece.unit].part, piece.begin, piece.size, streams_.size(),
+                      [&](std::size_t, std::int64_t, std::int64_t, std::int64_t in_device, std::int64_t count) {
+                        most = std::max(most, in_device + count);
+                      });
+  return std::size_t(most) * size_of(piece.dtype);
+}
+
+bool ParameterUnits::Exchange::is_in_common_slot(const Piece& piece) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.piece == piece; });
+}
+
 // True if there is another slot out of which no copies are pending. It is for the next exchange: what the copies wait
 // for may wait for another process, and that for the exchange.
 bool ParameterUnits::Exchange::may_copy(const Piece& piece) {
-  if (!units_.is_whole(piece) || !is_copied(*find(piece))) return true;
+  if (!is_in_common_slot(piece) || !is_copied(*find(piece))) return true;
   return std::size_t(std::ranges::count_if(slots_, is_copied)) > 1;
 }
 
@@ -72,14 +87,13 @@ void ParameterUnits::Exchange::free_extra_slots(const Slot* but_for) {
   });
 }
 
-// Single parameters take at most half a unit, if they are free; none if memory is short.
-void ParameterUnits::Exchange::free_singles(std::size_t bytes_to_come) {
+// Single parameters in slots of their own go if they are free, until they take at most so many bytes on each device.
+void ParameterUnits::Exchange::free_singles(std::size_t most) {
   const auto bytes_of = [](const Slot& single) { return single.shares[0].impl()->storage->bytes; };
-  std::size_t bytes = bytes_to_come;
+  std::size_t bytes = 0;
   for (const Slot& single : singles_) bytes += bytes_of(single);
   std::erase_if(singles_, [&](const Slot& each) {
-    const bool may_stay = bytes <= units_.unit_bytes_ / 2 && !is_short_of_memory_;
-    if (may_stay || !is_free(each) || !is_copied(each)) return false;
+    if (bytes <= most || !is_free(each) || !is_copied(each)) return false;
     bytes -= bytes_of(each);
     return true;
   });
@@ -115,21 +129,15 @@ void ParameterUnits::Exchange::when_there_is_room(Lock& lock, const std::functio
   }
 }
 
-// Gives the slot that much memory on each device; leaves it more if it has more, and there is no room for less. Throws
-// NoRoom.
+// Gives the slot at least that much memory on each device. Throws NoRoom.
 void ParameterUnits::Exchange::fit(Slot& slot, std::size_t bytes_each) const {
   slot.piece.reset();
   slot.shares.resize(streams_.size());
   for (std::size_t d = 0; d < streams_.size(); ++d) {
     Tensor& share = slot.shares[d];
-    const std::size_t present = share.defined() ? share.impl()->storage->bytes : 0;
-    if (present == bytes_each) continue;
-    if (present < bytes_each) share = Tensor();
-    try {
-      share = make_without_waiting(streams_[d], std::int64_t(bytes_each), kUInt8);
-    } catch (const NoRoom&) {
-      if (present < bytes_each) throw;
-    }
+    if (share.defined() && share.impl()->storage->bytes >= bytes_each) continue;
+    share = Tensor();
+    share = make_without_waiting(streams_[d], std::int64_t(bytes_each), kUInt8);
   }
   slot.copies.clear();
   slot.full.clear();
@@ -163,22 +171,37 @@ void ParameterUnits::Exchange::renew_slots() {
   take_reserved();
 }
 
+// An empty slot for a single parameter alone; null if there is no memory for it. Such slots take at most half as much
+// as a common one, if the others are free.
+ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::single_slot(std::size_t bytes_each) {
+  const std::size_t half = slot_bytes() / 2;
+  for (const std::size_t most : {half - std::min(half, bytes_each), std::size_t(0)}) {
+    free_singles(most);
+    try {
+      std::list<Slot> another(1);
+      fit(another.front(), bytes_each);
+      singles_.splice(singles_.end(), another);
+      return &singles_.back();
+    } catch (const NoRoom&) {  // unless those go that may still be used
+    }
+  }
+  return nullptr;
+}
+
 // An empty slot, which is not copied any more. If no slot becomes free, because devices need units in different orders,
 // makes another one: it goes when it is free.
 ParameterUnits::Exchange::Slot& ParameterUnits::Exchange::slot_for(Lock& lock, const Piece& piece) {
-  const bool is_whole = units_.is_whole(piece);
-  const std::size_t bytes_each =
-      is_whole ? units_.buffer_bytes(piece) / streams_.size() : std::size_t(piece.size) * size_of(piece.dtype);
+  if (!units_.is_whole(piece))
+    if (Slot* const own = single_slot(bytes_in_slot(piece))) return *own;
   Slot* slot = nullptr;
   when_there_is_room(lock, [&] {
-    slot = is_whole ? find_free_slot(lock) : nullptr;
-    is_whole ? free_extra_slots(slot) : free_singles(bytes_each);
-    if (slot) return fit(*slot, bytes_each);
+    slot = find_free_slot(lock);
+    free_extra_slots(slot);
+    if (slot) return fit(*slot, slot_bytes());
     std::list<Slot> another(1);
-    fit(another.front(), bytes_each);
-    std::list<Slot>& all = is_whole ? slots_ : singles_;
-    all.splice(all.end(), another);
-    slot = &all.back();
+    fit(another.front(), slot_bytes());
+    slots_.splice(slots_.end(), another);
+    slot = &slots_.back();
   });
   return *slot;
 }

@@ -216,37 +216,47 @@ struct Layers : nn::Module<Layers> {
   }
 };
 
-TEST(ExchangedParameters, TakeTheMemoryThatThePlanSays) {
-  for (const Grid& grid : {Grid{2, 1}, Grid{2, 2}, Grid{4, 1}}) {
-    const auto count = std::size_t(grid.processes * grid.devices);
-    const SimulatedDevices devices({.count = int(count)});
-    expect_no_failure(in_processes(grid.processes, [&](const World& world) {
-      manual_seed(1);
-      DataParallelOptions how = options_in(world, grid.devices, Shard::parameters);
-      how.buckets = {.first_bytes = 66'000, .bytes = 66'000};  // a layer each
-      const MemoryPlanOptions planned = {
-          .devices = grid.devices, .processes = grid.processes, .state_tensors = 0, .buckets = how.buckets};
-      Layers layers;
-      const MemoryPlan plan = memory_plan(layers, planned);
-      DataParallel model(std::move(layers), how);
-      optim::SGD optimizer(model.parameters(), {.lr = 0.1});
-      for (int step = 0; step < 3; ++step) {
-        for (const Device& device : model.devices()) {
-          synchronize(device);
-          if (step == 2) reset_peak_memory(device);
-        }
-        optimizer.zero_grad();
-        sum(model(ones({std::int64_t(grid.devices), 128}, {.device = model.device()}))).backward();
-        optimizer.step();
-      }
-      const auto expected = double(plan[Shard::parameters].total());
+void expect_memory_as_planned(const Grid& grid, bool autocast) {
+  const auto count = std::size_t(grid.processes * grid.devices);
+  const SimulatedDevices devices({.count = int(count)});
+  expect_no_failure(in_processes(grid.processes, [&](const World& world) {
+    manual_seed(1);
+    DataParallelOptions how = options_in(world, grid.devices, Shard::parameters);
+    how.buckets = {.first_bytes = 66'000, .bytes = 66'000};  // a layer each
+    const MemoryPlanOptions planned = {.devices = grid.devices,
+                                       .processes = grid.processes,
+                                       .state_tensors = 0,
+                                       .buckets = how.buckets,
+                                       .autocast = autocast};
+    Layers layers;
+    const MemoryPlan plan = memory_plan(layers, planned);
+    DataParallel model(std::move(layers), how);
+    optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+    for (int step = 0; step < 3; ++step) {
       for (const Device& device : model.devices()) {
         synchronize(device);
-        EXPECT_NEAR(double(memory_stats(device).peak_in_use), expected, 0.1 * expected)  // activations and rounding
-            << grid.processes << " x " << grid.devices << " " << plan;
+        if (step == 2) reset_peak_memory(device);
       }
-    }));
-  }
+      optimizer.zero_grad();
+      std::optional<Autocast> region;
+      if (autocast) region.emplace(kBFloat16);
+      const Tensor loss = sum(model(ones({std::int64_t(grid.devices), 128}, {.device = model.device()})));
+      region.reset();
+      loss.backward();
+      optimizer.step();
+    }
+    const auto expected = double(plan[Shard::parameters].total());
+    for (const Device& device : model.devices()) {
+      synchronize(device);
+      EXPECT_NEAR(double(memory_stats(device).peak_in_use), expected, 0.1 * expected)  // activations and rounding
+          << grid.processes << " x " << grid.devices << (autocast ? " autocast " : " ") << plan;
+    }
+  }));
+}
+
+TEST(ExchangedParameters, TakeTheMemoryThatThePlanSays) {
+  for (const Grid& grid : {Grid{2, 1}, Grid{2, 2}, Grid{4, 1}})
+    for (const bool autocast : {false, true}) expect_memory_as_planned(grid, autocast);
 }
 
 TEST(ExchangedParameters, AreUsedIn16Bits) {

@@ -387,8 +387,7 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
   EXPECT_EQ(double(in_16_bits[Shard::none].total()), 2 * P + S + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::gradients].total()), P + P / N + S / N + W * B + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::hybrid].total()), P / D + P / N + S / N + 1.5 * W * B + P / (2 * D) + G / 2);
-  EXPECT_EQ(double(in_16_bits[Shard::parameters].total()),
-            2 * P / N + S / N + 1.5 * W * B + (W + 1) * B / (2 * D) + P / (2 * N) + G / 2);
+  EXPECT_EQ(double(in_16_bits[Shard::parameters].total()), 2 * P / N + S / N + 1.5 * W * B + (W + 1) * B / D + G / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -30,8 +30,8 @@ struct MemoryPlan {
     std::size_t optimizer_state = 0;  ///< With the float32 masters of 16-bit parameters.
     std::size_t other = 0;            ///< Frozen parameters and buffers.
     /// Under autocast, the 16-bit values of all trained float32 parameters, until backward; from Shard::hybrid on
-    /// those of the device's shares, always. (The buffers for whole parameters are 16-bit too then.) And the 16-bit
-    /// gradient of the largest parameter.
+    /// those of the device's shares, always, but none with Shard::parameters in several processes. (The buffers for
+    /// whole parameters are 16-bit too then.) And the 16-bit gradient of the largest parameter.
     std::size_t casts = 0;
     /// The sum.
     std::size_t total() const noexcept { return parameters + gradients + optimizer_state + other + casts; }
