@@ -27,6 +27,10 @@ inline void __syncthreads(std::source_location site = std::source_location::curr
   lockstep::emulation::synchronize_threads(site);
 }
 
+// Kernels use it only to keep loads in their place.
+inline unsigned __activemask() { return 0xffffffffU; }
+inline void __syncwarp(unsigned) {}
+
 template <class T>
 T emulated_shuffle(unsigned mask, T value, unsigned lane, std::source_location site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));

@@ -143,6 +143,7 @@ class PackTeam {
       int pack = first_;
       for (; pack + (kCurrent - 1) * step_ < packs; pack += kCurrent * step_) {
         unrolled<kCurrent>([&](int n) { read_(at(pack, n), n); });
+        __syncwarp(__activemask());  // over which ptxas moves no load: it would move some behind the first uses
         visit.template operator()<kCurrent>(pack, 0);
       }
       for (; pack < packs; pack += step_) {
