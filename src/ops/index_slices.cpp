@@ -200,19 +200,21 @@ Tensor gather_slices(const char* op, const char* node, const Tensor& x, int dim,
   if (records(x))
     record(node, out, {&x},
            [op, places = Saved(places), dim, size = x.sizes()[dim], without_gradient](const Tensor& g) {
-             return Gradients{scatter_add_slices(op, g, dim, places.get(), size, without_gradient)};
+             const Tensor place = autograd::grad_bucket_view(0);
+             return Gradients{scatter_add_slices(op, g, dim, places.get(), size, without_gradient, place)};
            });
   return out;
 }
 
 Tensor scatter_add_slices(const char* op, const Tensor& x, int dim, const Tensor& index, std::int64_t size,
-                          IgnoredIndex ignored) {
+                          IgnoredIndex ignored, const Tensor& place) {
   const Tensor dense = x.detach().contiguous(), places = index.contiguous();
   Shape sizes = x.sizes();
   sizes[dim] = size;
   Tensor out = visit_floating(op, x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
-    const Tensor sums = make_tensor(*x.impl()->storage->device, sizes, kDTypeOf<C>);
+    const bool has_place = place.defined() && place.dtype() == kDTypeOf<C>;
+    const Tensor sums = has_place ? place : make_tensor(*x.impl()->storage->device, sizes, kDTypeOf<C>);
     fill_values(sums, 0);
     if (sums.numel() == 0 || x.numel() == 0) return sums.to(x.dtype());
     const Tensor order = order_on_gpu(op, places, 0);

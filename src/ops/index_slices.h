@@ -16,8 +16,9 @@ Tensor gather_slices(const char* op, const char* node, const Tensor& x, int dim,
                      IgnoredIndex ignored = {}, IgnoredIndex without_gradient = {});
 
 /// Zeros of x's shape, but with `size` along `dim`, to which the slices of x are added at index[0], index[1], ... in
-/// this order. Floating dtypes only. Differentiable.
+/// this order. Floating dtypes only. Differentiable. They are written to `place`, if that is given and has the dtype in
+/// which the sums are computed.
 Tensor scatter_add_slices(const char* op, const Tensor& x, int dim, const Tensor& index, std::int64_t size,
-                          IgnoredIndex ignored = {});
+                          IgnoredIndex ignored = {}, const Tensor& place = {});
 
 }  // namespace lockstep

@@ -52,7 +52,8 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
   std::iota(order.rbegin(), order.rend(), std::size_t(0));
   std::size_t whole = 0, largest = 0, values = 0, state = 0;
   std::size_t casts = 0, whole_casts = 0, gradient = 0, largest_used = 0;  // in 16 bits, if a bucket is cast
-  for (const std::vector<std::size_t>& entries : divide_into_buckets(trained, order, options.buckets)) {
+  const std::vector<std::vector<std::size_t>> buckets_of = divide_into_buckets(trained, order, options.buckets);
+  for (const std::vector<std::size_t>& entries : buckets_of) {
     std::size_t elements = 0;
     const bool is_cast = options.autocast && trained[entries[0]][0].dtype() == kFloat32;
     for (const std::size_t e : entries) {
@@ -70,8 +71,8 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
     largest_used = std::max(largest_used, is_cast ? bytes / 2 : bytes);
     if (is_cast) whole_casts += bytes / 2;
   }
-  const std::size_t buffers = options.buckets.whole_buckets * largest;
-  const std::size_t used = options.buckets.whole_buckets * largest_used;
+  const std::size_t at_once = std::min(options.buckets.whole_buckets, buckets_of.size());
+  const std::size_t buffers = at_once * largest, used = at_once * largest_used;
   casts += gradient;
   plan.levels[0] = {values, whole, state, other, casts};
   plan.levels[1] = {values, whole, state / ranks, other, casts};
@@ -80,7 +81,7 @@ MemoryPlan memory_plan(const nn::ModuleBase& module, const MemoryPlanOptions& op
                     whole_casts / devices + gradient};
   // The parts of other processes come to slots first, where they are converted.
   const bool has_slots = options.processes > 1;
-  const std::size_t slots = has_slots ? (buffers + largest) / devices : 0;
+  const std::size_t slots = has_slots ? (options.buckets.whole_buckets + 1) * largest / devices : 0;
   plan.levels[4] = {whole / ranks + used + slots, whole / ranks + buffers, state / ranks, other,
                     (has_slots ? 0 : whole_casts / ranks) + gradient};
   if (ranks == 1) plan.levels.fill({values, values, state, other, casts});  // a device alone has nothing to divide

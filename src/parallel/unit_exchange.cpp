@@ -36,7 +36,8 @@ ParameterUnits::Exchange::Exchange(ParameterUnits& units, std::span<const Device
       communicator_(std::vector<Device>(devices.begin(), devices.end()), units.world_, options),
       slots_(units.buffers_ + 1),
       places_(devices.size(), Place::outside),
-      since_(devices.size(), Clock::now()) {
+      since_(devices.size(), Clock::now()),
+      is_idle_(devices.size(), false) {
   for (const Device& device : devices)
     streams_.push_back(StreamAccess::make(device, device_state(device).next_pooled_stream(StreamPool::exchanges)));
   commands_.emplace(units.world_, static_cast<OrderedCommands::Executor&>(*this), "exchange of sharded parameters");
@@ -72,6 +73,7 @@ ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find(const Piece& piec
 }
 
 void ParameterUnits::Exchange::has_taken(std::size_t d, const Piece& piece) {
+  is_idle_[d] = false;
   const Slot* const used = find(piece);
   if (!used || used->passed[d]) return;
   for_slots([&](Slot& slot) {
@@ -85,7 +87,7 @@ void ParameterUnits::Exchange::set_place(std::size_t d, Place place) {
   if (places_[d] == place) return;
   if (places_[d] == Place::outside && place != Place::outside)
     for_slots([&](Slot& slot) {
-      if (slot.piece) slot.passed[d] = false;
+      if (slot.piece) slot.passed[d] = is_idle_[d];
     });
   places_[d] = place;
   since_[d] = Clock::now();
@@ -128,7 +130,9 @@ void ParameterUnits::Exchange::await(Lock& lock, const Piece& piece) {
           "one: use them before or after Optimizer::step()");
     if (!find(piece)) await_exchange(lock, piece);
     if (may_copy(piece)) return;
+    const auto waiting = waits_to_copy_.insert(piece);
     changed_.wait_until(lock, Clock::now() + kBetweenQuestions);
+    waits_to_copy_.erase(waiting);
     if (has_failed_) std::rethrow_exception(commands_->failure());
   }
 }
@@ -242,7 +246,7 @@ void ParameterUnits::Exchange::gather(Lock& lock, const Piece& piece) {
   slot.piece = piece;
   slot.number = ++exchanges_;
   slot.passed.clear();
-  for (const Place place : places_) slot.passed.push_back(place == Place::outside);
+  for (std::size_t d = 0; d < devices; ++d) slot.passed.push_back(places_[d] == Place::outside || is_idle_[d]);
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 //
 // A device that is in a pass takes a piece from its slot before another one comes there, also if its process is behind
 // the others, so that it need not ask for the piece again. If need be, the process makes more slots, while there is
-// memory.
+// memory. A device that takes nothing for some time, as one without rows, is not waited for until it takes a piece.
 //
 // An exchange waits for no work of devices, neither on streams nor for memory, because such work may wait for another
 // process that waits for the exchange. So the slots get their memory before a pass, and devices copy only if that
@@ -107,6 +107,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   bool is_free(const Slot& slot) const;
   static bool is_copied(const Slot& slot);
   Slot* find_free_slot(Lock& lock);
+  void note_idle_devices();
   void free_extra_slots(const Slot* but_for);
   std::size_t slot_bytes() const { return units_.unit_bytes_ / streams_.size(); }
   std::size_t bytes_in_slot(const Piece& piece) const;
@@ -129,8 +130,10 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   std::vector<std::vector<Tensor>> reserved_;  // memory for slots, by device
   std::set<Piece> asked_;                      // that did not come yet
   std::map<Piece, int> awaited_;               // the number of threads that wait for each piece
+  std::multiset<Piece> waits_to_copy_;         // that are there, but must not be copied yet
   std::vector<Place> places_;                  // by device
   std::vector<Clock::time_point> since_;       // by device: when it came to its place
+  std::vector<bool> is_idle_;                  // by device: it kept others waiting, and has taken nothing since
   std::size_t beginning_ = 0;                  // devices that will be in the next pass
   std::uint64_t passes_ = 0;                   // that have begun
   bool awaits_others_ = false;                 // for an update or a pass

@@ -23,12 +23,20 @@ constexpr std::chrono::microseconds kBetweenAttempts(2000);
 
 }  // namespace
 
-// A thread that waits for what is in a slot takes it first, and so does a device in a pass, unless memory is short:
-// then it asks again.
+// A thread that waits for what is in a slot takes it first, and so does a device in a pass. If memory is short, a
+// device that has not come yet, or a thread that must not copy yet, asks again.
 bool ParameterUnits::Exchange::is_free(const Slot& slot) const {
   if (!slot.piece) return true;
-  return !awaited_.contains(*slot.piece) &&
-         (awaits_others_ || is_short_of_memory_ || std::ranges::find(slot.passed, false) == slot.passed.end());
+  if (awaited_.contains(*slot.piece)) return false;
+  if (is_short_of_memory_) return true;
+  if (waits_to_copy_.contains(*slot.piece)) return false;
+  return awaits_others_ || std::ranges::find(slot.passed, false) == slot.passed.end();
+}
+
+void ParameterUnits::Exchange::note_idle_devices() {
+  for (const Slot& slot : slots_)
+    for (std::size_t d = 0; d < slot.passed.size() && slot.piece; ++d)
+      if (!slot.passed[d]) is_idle_[d] = true;
 }
 
 // An exchange must not wait on streams for copies out of a slot: these wait for work of the device, which may wait for
@@ -70,7 +78,10 @@ ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::find_free_slot(Lock& l
       if ((!best || each.number < best->number) && is_copied(each)) best = &each;
     }
     if (best) return best;
-    if (Clock::now() > begin + (is_any_free ? kPatienceWithCopies : kPatience)) return nullptr;
+    if (Clock::now() > begin + (is_any_free ? kPatienceWithCopies : kPatience)) {
+      if (!is_any_free) note_idle_devices();
+      return nullptr;
+    }
     changed_.wait_until(lock, Clock::now() + (is_any_free ? kBetweenQuestions : std::chrono::microseconds(kPatience)));
   }
   return nullptr;

@@ -259,6 +259,30 @@ TEST(ExchangedParameters, TakeTheMemoryThatThePlanSays) {
     for (const bool autocast : {false, true}) expect_memory_as_planned(grid, autocast);
 }
 
+// Each process reads all parameters at once, and none waits for its device: they must not throw the parameters of
+// others out of the slots before these were copied.
+TEST(ExchangedParameters, AreReadByAllAtOnceInFewExchanges) {
+  const SimulatedDevices devices({.count = 6});
+  expect_no_failure(in_processes(3, [&](const World& world) {
+    DataParallelOptions how = options_in(world, 2, Shard::parameters);
+    how.buckets = {.first_bytes = 256, .bytes = 256};
+    nn::Sequential net;
+    for (int i = 0; i < 24; ++i) net.push_back(nn::Linear(16, 16));
+    DataParallel model(std::move(net), how);
+    const NoGrad guard;
+    model(ones(Shape{2, 16}, {.device = model.device()}));
+    const int first = model.device().index();
+    for (int i = 0; i < 5; ++i) {
+      world.barrier();
+      const std::uint64_t before = devices.counts(first).collectives;
+      for (const Tensor& parameter : model.parameters()) sum(parameter);
+      synchronize(model.device());
+      world.barrier();
+      EXPECT_LT(devices.counts(first).collectives - before, 10 * model.parameters().size());
+    }
+  }));
+}
+
 TEST(ExchangedParameters, AreUsedIn16Bits) {
   const auto trained = [](const Grid& grid, Shard shard) {
     return run(grid, shard, [](DataParallel<Net>& model, optim::Optimizer& optimizer) {

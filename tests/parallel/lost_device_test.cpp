@@ -67,7 +67,7 @@ TEST(LostDevice, TheFirstTryOnTheDevicesThatAreLeftSucceeds) {
   std::mt19937 random(7);
   for (int i = 0; i < losses(); ++i) {
     const int count = 2 + int(random() % 4), lost = int(random() % unsigned(count));
-    const auto shard = Shard(random() % 4);
+    const auto shard = Shard(random() % 5);
     SCOPED_TRACE(std::to_string(i) + ": cuda:" + std::to_string(lost) + " of " + std::to_string(count) + ", level " +
                  std::to_string(int(shard)));
     SimulatedDevices devices({.count = count, .memory_bytes = 64 << 20, .seed = random(), .max_delay_us = 20});

@@ -372,22 +372,25 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
     auto members() { return nn::members("a", a, "b", b); }
     Tensor forward(const Tensor& x) { return b(a(x)); }
   };
-  const double P = 2 << 20, B = 1 << 20, S = 2 * P, D = 4, N = 8, W = 3;
-  const MemoryPlan plan =
-      memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}});
+  const double P = 2 << 20, B = 1 << 20, S = 2 * P, D = 4, N = 8, W = 2;
+  const MemoryPlan plan = memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20}});
   EXPECT_EQ(double(plan[Shard::none].total()), 2 * P + S);
   EXPECT_EQ(double(plan[Shard::optimizer_state].total()), 2 * P + S / N);
   EXPECT_EQ(double(plan[Shard::gradients].total()), P + P / N + S / N + W * B);
   EXPECT_EQ(double(plan[Shard::hybrid].total()), P / D + P / N + S / N + 2 * W * B);
   EXPECT_EQ(double(plan[Shard::parameters].total()), 2 * P / N + S / N + 2 * W * B + (W + 1) * B / D);
   EXPECT_NE(text(plan).find("optimizer_state"), std::string::npos);
-  const MemoryPlan in_16_bits = memory_plan(
-      Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}, .autocast = true});
+  const MemoryPlan in_16_bits =
+      memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20}, .autocast = true});
   const double G = P / 2;  // the largest parameter
   EXPECT_EQ(double(in_16_bits[Shard::none].total()), 2 * P + S + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::gradients].total()), P + P / N + S / N + W * B + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::hybrid].total()), P / D + P / N + S / N + 1.5 * W * B + P / (2 * D) + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::parameters].total()), 2 * P / N + S / N + 1.5 * W * B + (W + 1) * B / D + G / 2);
+  // Of two buckets no more than two are whole.
+  const MemoryPlan more =
+      memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}});
+  EXPECT_EQ(more[Shard::gradients].total(), plan[Shard::gradients].total());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/collectives.h>
 
 #include "parallel/sharded_in_processes.h"
 
@@ -99,32 +103,78 @@ TEST(ShortMemory, EndsATrainingAtOnceThoughUnitsAreLaidOutAnew) { expect_no_vain
 TEST(ShortMemory, EndsATrainingAtOnceThoughProcessesUseUnitsInOtherOrders) { expect_no_vain_waits(true, false); }
 TEST(ShortMemory, EndsATrainingIn16BitsAtOnce) { expect_no_vain_waits(true, true); }
 
-// After a step in 16 bits parameters that are read come one by one. The second process has no memory for them. (With
-// this limit each array has a segment of its own, so that the allocator keeps nothing for the streams of exchanges.)
+// With these sizes and 16 MiB each array has a segment of its own: the allocator keeps nothing for the streams of
+// exchanges.
+constexpr std::int64_t kWide = 600;
+
+std::vector<Tensor> all_memory(const Device& device) {
+  std::vector<Tensor> all;
+  for (std::int64_t elements = 1 << 22; elements > 64; elements /= 2) try {
+      for (;;) all.push_back(empty({elements}, {.device = device}));
+    } catch (const OutOfMemory&) {
+    }
+  return all;
+}
+
+// After a step in 16 bits parameters that are read come one by one. The second process has no memory for them.
 TEST(ShortMemory, IsEnoughToSendSingleParametersToOthers) {
   const SimulatedDevices devices({.count = 2, .memory_bytes = 16 << 20});
   expect_no_failure(in_processes(2, [](const World& world) {
     manual_seed(5);
-    nn::Linear net(600, 600);
+    nn::Linear net(kWide, kWide);
     const auto weights = net.weight.to_vector<float>();
     DataParallel model(std::move(net), options_in(world, 1, Shard::parameters));
     optim::SGD optimizer(model.parameters(), {.lr = 0.0});
     {
       const Autocast region(kBFloat16);
-      sum(model(ones({1, 600}, {.device = model.device()}))).backward();
+      sum(model(ones({1, kWide}, {.device = model.device()}))).backward();
     }
     optimizer.step();
-    std::vector<Tensor> all_memory;
-    if (!world.is_first())
-      for (std::int64_t elements = 1 << 22; elements > 64; elements /= 2) try {
-          for (;;) all_memory.push_back(empty({elements}, {.device = model.device()}));
-        } catch (const OutOfMemory&) {
-        }
+    std::vector<Tensor> all;
+    if (!world.is_first()) all = all_memory(model.device());
     world.barrier();
     if (world.is_first()) {
       EXPECT_EQ(model.module().weight.to_vector<float>(), weights);
     }
     world.barrier();
+  }));
+}
+
+// The first process's device waits for the second process, which first reads all parameters. Before that, the device
+// copies out of slots as far as it may.
+TEST(ShortMemory, LeavesASlotForWhatOthersNeed) {
+  struct Four : nn::Module<Four> {
+    std::vector<nn::Linear> all;
+    auto members() { return nn::members("all", all); }
+    Tensor forward(Tensor x) {
+      for (nn::Linear& layer : all) x = layer(x);
+      return x;
+    }
+  };
+  const SimulatedDevices devices({.count = 2, .memory_bytes = 16 << 20});
+  expect_no_failure(in_processes(2, [](const World& world) {
+    manual_seed(5);
+    Four net;
+    for (int i = 0; i < 4; ++i) net.all.emplace_back(kWide, kWide);
+    DataParallelOptions with = options_in(world, 1, Shard::parameters);
+    with.buckets = {.first_bytes = 1 << 20, .bytes = 1 << 20};  // a layer each
+    DataParallel model(std::move(net), with);
+    Communicator communicator({model.device()}, world);
+    const NoGrad guard;
+    const Tensor x = ones({1, kWide}, {.device = model.device()}), gate = ones({1}, {.device = model.device()});
+    model(x);
+    std::optional<Tensor> for_outputs = empty({8 * kWide}, {.device = model.device()});
+    const std::vector<Tensor> rest = all_memory(model.device());
+    for_outputs.reset();
+    if (world.is_first()) {
+      collective::all_reduce(communicator, std::array{gate});
+      model.module()(x);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      for (const nn::Linear& layer : model.module().all) EXPECT_NE(layer.weight.to_vector<float>()[0], 0);
+      collective::all_reduce(communicator, std::array{gate});
+    }
+    synchronize(model.device());
   }));
 }
 
