@@ -9,6 +9,7 @@
 
 #include "models/gpt.h"
 #include "models/resnet.h"
+#include "support/repetitions.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +25,7 @@ template <class Make, class Input>
 void expect_peaks(const Make& make, const Input& input, const Case& of) {
   const auto& [buckets, autocast, has_workspace] = of;
   for (const int count : {2, 4, 8}) {
+    if (count > 2 && testing::kStride > 1) break;  // with more devices a sanitizer sees nothing new
     double workspace = 0;
     const MemoryPlan plan = memory_plan(make(), {.devices = count, .buckets = buckets, .autocast = autocast});
     for (const Shard shard : {Shard::none, Shard::optimizer_state, Shard::gradients, Shard::parameters}) {

@@ -12,6 +12,7 @@
 
 #include "models/gpt.h"
 #include "support/in_processes.h"
+#include "support/repetitions.h"
 
 namespace lockstep {
 namespace {
@@ -105,6 +106,7 @@ TEST(ShardedGpt, TrainsOrEndsAtOnceWhereMemoryIsShort) {
 TEST(ShardedGpt, TrainsToTheSameBitsUnderAutocast) {
   for (const int devices : {2, 3, 6})
     for (const DType dtype : {kBFloat16, kFloat16}) {
+      if (devices > 2 && testing::kStride > 1) break;  // with more devices a sanitizer sees nothing new
       const auto expected = trained(Shard::none, {.devices = devices, .autocast = dtype});
       for (const int processes : {1, devices})
         EXPECT_EQ(trained(Shard::parameters, {.devices = devices, .processes = processes, .autocast = dtype}), expected)

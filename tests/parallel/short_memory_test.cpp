@@ -17,6 +17,7 @@
 #include <lockstep/parallel/collectives.h>
 
 #include "parallel/sharded_in_processes.h"
+#include "support/repetitions.h"
 
 namespace lockstep::sharded {
 namespace {
@@ -89,7 +90,7 @@ void expect_no_vain_waits(bool turned, bool autocast) {
   ASSERT_TRUE(expected.trained) << expected.error;
   const std::size_t parameters = 5 * Turning::kWidth * Turning::kWidth * sizeof(float);
   int in_a_row = 0;
-  for (std::size_t bytes = parameters / 2; in_a_row < 3; bytes += parameters / 8) {
+  for (std::size_t bytes = parameters / 2; in_a_row < 3; bytes += parameters / 8 * testing::kStride) {
     ASSERT_LT(bytes, 16 * parameters);
     const Outcome got = train_with(bytes, Shard::parameters, turned, autocast);
     in_a_row = got.error.empty() ? in_a_row + 1 : 0;
