@@ -10,6 +10,7 @@
 #include "autograd/graph_task.h"
 #include "core/text.h"
 #include "tensor/philox.h"
+#include "tensor/transient_memory.h"
 
 namespace lockstep::autograd {
 
@@ -144,6 +145,7 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
 std::vector<GraphTask::IncomingGradient> GraphTask::run_node(NodeState& state) {
   Node& node = *state.node;
   const StreamGuard guard(node.stream);
+  const OperationEnd end;  // also if the node fails between its operations
   const RunningNode running(state.node, *this);
   Gradients inputs = sum_arrivals(state);
   node.hooks.call_each([&](const auto& hook) {

@@ -16,6 +16,7 @@
 #include "parallel/replica_barrier.h"
 #include "runtime/registry.h"
 #include "tensor/philox.h"
+#include "tensor/transient_memory.h"
 
 namespace lockstep {
 namespace {
@@ -170,6 +171,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .printed = &printed[i]};
     try {
       const ContextScope own(replica);
+      const OperationEnd end;  // also if the job fails between its operations
       job(i);
     } catch (...) {
       failures[i] = std::current_exception();

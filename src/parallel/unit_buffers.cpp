@@ -87,7 +87,8 @@ void ParameterUnits::NoRoom::make() const {
   make_tensor(device_state(stream.device()), {bytes}, kUInt8);
 }
 
-std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
+// If it fails, the operation ends.
+std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) try {
   use_in_step();
   Lock lock(mutex_);
   for (int attempt = 0;; ++attempt) {
@@ -100,6 +101,9 @@ std::byte* ParameterUnits::bring(const Memory& memory, DType dtype) {
     }
     lock.lock();
   }
+} catch (...) {
+  has_enqueued();
+  throw;
 }
 
 std::byte* ParameterUnits::bring(const Memory& memory, DType dtype, Lock& lock) {

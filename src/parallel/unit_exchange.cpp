@@ -119,7 +119,18 @@ void ParameterUnits::Exchange::wait(Lock& lock, const char* what, const Done& do
     lock.lock();
     throw CollectiveError(world.rank().value(), "exchange of sharded parameters", 0, reason);
   }
-  if (has_failed_) std::rethrow_exception(commands_->failure());
+  if (has_failed_) throw_failure();
+}
+
+// Throws an exception of its own in each thread, because backward adds the place to its message.
+void ParameterUnits::Exchange::throw_failure() const {
+  try {
+    std::rethrow_exception(commands_->failure());
+  } catch (const CollectiveError& error) {
+    throw CollectiveError(error);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error);
+  }
 }
 
 void ParameterUnits::Exchange::await(Lock& lock, const Piece& piece) {
@@ -133,7 +144,7 @@ void ParameterUnits::Exchange::await(Lock& lock, const Piece& piece) {
     const auto waiting = waits_to_copy_.insert(piece);
     changed_.wait_until(lock, Clock::now() + kBetweenQuestions);
     waits_to_copy_.erase(waiting);
-    if (has_failed_) std::rethrow_exception(commands_->failure());
+    if (has_failed_) throw_failure();
   }
 }
 

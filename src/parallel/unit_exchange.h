@@ -97,6 +97,7 @@ class ParameterUnits::Exchange final : OrderedCommands::Executor {
   void has_failed() noexcept override;
   template <class Done>
   void wait(Lock& lock, const char* what, const Done& done);
+  [[noreturn]] void throw_failure() const;
   void await_exchange(Lock& lock, const Piece& piece);
   template <class F>
   void for_slots(const F& f);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,8 +17,10 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/collectives.h>
 
+#include "parallel/mlp_job.h"
 #include "parallel/sharded_in_processes.h"
 #include "support/repetitions.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::sharded {
 namespace {
@@ -115,6 +118,30 @@ std::vector<Tensor> all_memory(const Device& device) {
     } catch (const OutOfMemory&) {
     }
   return all;
+}
+
+// An operation that needs two units gets memory for one of them only: its thread does not keep that unit.
+TEST(ShortMemory, LeavesNothingOfAnOperationThatFailed) {
+  const SimulatedDevices devices({.count = 2, .memory_bytes = 16 << 20});
+  DataParallelOptions with = options(Shard::parameters);
+  with.buckets = {.first_bytes = 1, .bytes = 1};  // a parameter each
+  std::optional<DataParallel<nn::Linear>> model(std::in_place, nn::Linear(kWide, kWide), with);
+  std::optional<Tensor> for_one_unit = empty({kWide * kWide}, {.device = "cuda:0"});
+  std::vector<Tensor> rest = all_memory("cuda:0");
+  for_one_unit.reset();
+  std::promise<void> has_failed, may_end;
+  std::thread operation([&] {
+    model->module().weight.impl()->data();
+    EXPECT_THROW(model->module().bias->impl()->data(), OutOfMemory);
+    has_failed.set_value();
+    may_end.get_future().wait();
+  });
+  has_failed.get_future().wait();
+  rest.clear();
+  model.reset();
+  EXPECT_EQ(testing::memory_in_use(2), (std::vector<std::size_t>{0, 0}));
+  may_end.set_value();
+  operation.join();
 }
 
 // After a step in 16 bits parameters that are read come one by one. The second process has no memory for them.
