@@ -193,7 +193,7 @@ ParameterUnits::Exchange::Slot* ParameterUnits::Exchange::single_slot(std::size_
       fit(another.front(), bytes_each);
       singles_.splice(singles_.end(), another);
       return &singles_.back();
-    } catch (const NoRoom&) {  // unless those go that may still be used
+    } catch (const NoRoom&) {  // the second time all free ones have gone
     }
   }
   return nullptr;
