@@ -45,7 +45,7 @@ bool ParameterUnits::Exchange::is_copied(const Slot& slot) {
   return std::ranges::all_of(slot.copies, &cuda::Event::query);
 }
 
-// What a slot needs on the device that has the most of the piece.
+// The bytes of the piece's parts on a device: on that whose parts have the most elements of it.
 std::size_t ParameterUnits::Exchange::bytes_in_slot(const Piece& piece) const {
   std::int64_t most = 0;
   for_parts_by_device(units_.units_[piece.unit].part, piece.begin, piece.size, streams_.size(),

@@ -283,6 +283,46 @@ TEST(ExchangedParameters, AreReadByAllAtOnceInFewExchanges) {
   }));
 }
 
+// In each process the second device's thread is slower than the first one's.
+struct Slow : nn::Module<Slow> {
+  std::vector<nn::Linear> layers;
+  Slow() {
+    for (int i = 0; i < 12; ++i) layers.emplace_back(16, 16);
+  }
+  auto members() { return nn::members("layers", layers); }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& layer : layers) {
+      if (x.device().index() % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      x = layer(x);
+    }
+    return x;
+  }
+};
+
+// Both devices use what one exchange has brought.
+TEST(ExchangedParameters, StayInTheirSlotsForASlowDevice) {
+  const SimulatedDevices devices({.count = 4});
+  expect_no_failure(in_processes(2, [&](const World& world) {
+    DataParallelOptions how = options_in(world, 2, Shard::parameters);
+    how.buckets = {.first_bytes = 1088, .bytes = 1088};  // a layer each
+    DataParallel model(Slow(), how);
+    const NoGrad guard;
+    const int first = model.device().index();
+    const Tensor x = ones(Shape{2, 16}, {.device = model.device()});
+    model(x);
+    for (int i = 0; i < 3; ++i) {
+      synchronize(model.device());
+      world.barrier();
+      const std::uint64_t before = devices.counts(first).collectives;
+      world.barrier();
+      model(x);
+      synchronize(model.device());
+      world.barrier();
+      EXPECT_LE(devices.counts(first).collectives - before, 18U);  // 12 layers, and some that were asked for again
+    }
+  }));
+}
+
 TEST(ExchangedParameters, AreUsedIn16Bits) {
   const auto trained = [](const Grid& grid, Shard shard) {
     return run(grid, shard, [](DataParallel<Net>& model, optim::Optimizer& optimizer) {

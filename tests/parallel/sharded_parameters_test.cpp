@@ -387,7 +387,7 @@ TEST(MemoryPlan, IsThatOfTheDocumentation) {
   EXPECT_EQ(double(in_16_bits[Shard::gradients].total()), P + P / N + S / N + W * B + P / 2 + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::hybrid].total()), P / D + P / N + S / N + 1.5 * W * B + P / (2 * D) + G / 2);
   EXPECT_EQ(double(in_16_bits[Shard::parameters].total()), 2 * P / N + S / N + 1.5 * W * B + (W + 1) * B / D + G / 2);
-  // Of two buckets no more than two are whole.
+  // A model of two buckets never needs a third buffer.
   const MemoryPlan more =
       memory_plan(Two(), {.devices = 4, .processes = 2, .buckets = {.bytes = 1 << 20, .whole_buckets = 3}});
   EXPECT_EQ(more[Shard::gradients].total(), plan[Shard::gradients].total());
