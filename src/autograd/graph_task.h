@@ -55,6 +55,7 @@ class GraphTask final : public RunningBackward {
   /// The graph's devices, and the devices of all replicas of its leaves.
   std::vector<Device> devices() const;
   bool is_only_gradient(const Edge& edge) const override;
+  bool frees_graph() const override { return !options_.retain_graph && !options_.create_graph; }
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;

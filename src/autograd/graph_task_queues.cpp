@@ -160,7 +160,7 @@ std::vector<GraphTask::IncomingGradient> GraphTask::run_node(NodeState& state) {
   if ((!any && !node.leaf()) || (!accumulates_ && node.edges.empty())) return {};
   Gradients gradients = node.backward(inputs);
   if (detects_anomaly_) check_for_nan(node, inputs, gradients);
-  if (!options_.retain_graph && !options_.create_graph) node.release();
+  if (frees_graph()) node.release();
   std::vector<IncomingGradient> arrivals;
   arrivals.reserve(gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -78,6 +78,8 @@ class RunningBackward {
  public:
   /// True if the gradient along the edge is the only one that this backward accumulates in the edge's leaf.
   virtual bool is_only_gradient(const Edge& edge) const = 0;
+  /// True if the saved tensors of each node are freed after the node has run.
+  virtual bool frees_graph() const = 0;
 
  protected:
   ~RunningBackward() = default;

@@ -18,7 +18,9 @@ bool is_trained_leaf(const Tensor& tensor) {
 
 }  // namespace
 
-Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
+Saved::Saved(const Tensor& tensor, SavedAs as) : as_(as) {
+  if (!tensor.defined()) return;
+  version_ = tensor.version();
   if (SaveListener* const listener = context().save_listener; listener && !is_trained_leaf(tensor)) {
     placeholder_ = listener->on_save(tensor);
     if (placeholder_) return;
@@ -31,6 +33,14 @@ void Saved::count(int change) const noexcept {
   const TensorImpl& impl = *tensor_.impl();
   (impl.base.defined() ? *impl.base.impl() : *tensor_.impl())
       .saves.fetch_add(std::uint32_t(change), std::memory_order_relaxed);
+}
+
+Tensor Saved::overwritable() const {
+  const RunningNode* const running = RunningNode::current();
+  if (!tensor_.defined() || !running || !running->in.frees_graph() || tensor_.version() != version_ ||
+      !tensor_.is_contiguous() || !is_sole_user(tensor_))
+    return {};
+  return make_view(tensor_, tensor_.sizes(), tensor_.strides(), tensor_.impl()->offset);
 }
 
 Tensor Saved::get() const {

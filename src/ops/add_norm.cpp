@@ -109,8 +109,7 @@ SumAndNorm add_and_normalize(const RowNorm& norm, const Tensor& x, const Tensor&
     autograd::record_many(
         norm.node, std::span(outputs), inputs,
         [norm, needs, has_branch, weighted, biased, eps, result, rows, length,
-         saved = has_branch ? Saved(sum, kOutput) : Saved(x),
-         saved_weight = weighted ? Saved(weight) : Saved()](const Gradients& gs) {
+         saved = has_branch ? Saved(sum, kOutput) : Saved(x), saved_weight = Saved(weight)](const Gradients& gs) {
           const auto in_rows = [&](const Tensor& of) { return of.defined() ? of.reshape({rows, length}) : of; };
           const Tensor g_sum = has_branch ? in_rows(gs[0]) : Tensor(), g = in_rows(gs.back());
           AddNormGradients of;

@@ -200,11 +200,13 @@ Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
     out = result.y.to(x.dtype());
   }
   record_norm("BatchNorm", out, x, weight, bias,
-              [statistics, eps, by_grids](const Tensor& g, const Tensor& v, const Tensor& w, const NormNeeds&) {
-                if (by_grids && !grad_enabled()) return gradients_by_grids(g, v, w, statistics, eps);
+              [mean_of = Saved(statistics.mean), variance = Saved(statistics.variance), eps, by_grids](
+                  const Tensor& g, const Tensor& v, const Tensor& w, const NormNeeds&) {
+                const Statistics own = {mean_of.get(), variance.get()};
+                if (by_grids && !grad_enabled()) return gradients_by_grids(g, v, w, own, eps);
                 const Tensor p = widened(v), q = w.defined() ? widened(w) : w;
                 const NormGradients of = grad_enabled() ? gradients_of(widened(g), p, q, statistics_of(p), eps)
-                                                        : fused_gradients(widened(g), p, q, statistics, eps);
+                                                        : fused_gradients(widened(g), p, q, own, eps);
                 return NormGradients{of.x.to(g.dtype()), of.weight.to(g.dtype()), of.bias.to(g.dtype())};
               });
   return out;

@@ -123,24 +123,29 @@ struct InputGradient {
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? g[0] / divisor[0] : C(0);
     const C softmax_factor = scale * stats[kSoftmaxFactor], log_sum = stats[kLogSum];
-    const auto value_of = [&](std::int64_t c) {
-      C value = 0;
-      if (counts && form.softmax) value = softmax_factor * elementary::exp(C(x[c]) - log_sum);
-      if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
-      return value;
+    const C own = counts ? scale * form.own<C>(weight, t) : C(0);
+    // Element c is common(c, x[c]), less `own` if c is the target. `out` may be x's memory, so x[c] is not read after
+    // out[c] is written.
+    const auto fill = [&](const auto& common) {
+      if constexpr (Team::kSerial) {  // without a condition in the loop, which would take a tenth of the time
+        const C of_target = counts ? C(x[t]) : C(0);
+        team.fill(out, [&](std::int64_t c) { return T(common(c, C(x[c]))); });
+        if (counts) out[t] = T(common(t, of_target) - own);
+      } else {
+        team.fill(out, [&](std::int64_t c) { return T(common(c, C(x[c])) - (c == t ? own : C(0))); });
+      }
     };
+    const auto of_softmax = [&](C element) { return softmax_factor * elementary::exp(element - log_sum); };
     // The common case has a loop of its own, without a branch between its loads.
     if (counts && form.softmax && !(form.smoothing > 0))
-      team.fill(out, [&](std::int64_t c) { return T(softmax_factor * elementary::exp(C(x[c]) - log_sum)); });
+      fill([&](std::int64_t, C element) { return of_softmax(element); });
     else
-      team.fill(out, [&](std::int64_t c) { return T(value_of(c)); });
-    if (!counts || !team.visits(t)) return;
-    const C own = scale * form.own<C>(weight, t);
-    // A rounded probability of almost 1 has lost its difference to 1, so 16 bits are computed again, and rounded once.
-    if constexpr (kNarrow<T>)
-      out[t] = T(value_of(t) - own);
-    else
-      out[t] = T(C(out[t]) - own);
+      fill([&](std::int64_t c, C element) {
+        C value = 0;
+        if (counts && form.softmax) value = of_softmax(element);
+        if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
+        return value;
+      });
   }
 };
 
@@ -175,7 +180,7 @@ Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t 
   return row.reshape(ones).expand(sizes);
 }
 
-Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g);
+Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g, const Tensor& place = {});
 
 // The gradient as differentiable operations: recomputes softmax, and reuses the factors that do not depend on x.
 // Drops ignored rows first: they may hold NaN, and if all rows are ignored the divisor is 0.
@@ -202,9 +207,10 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
   return where(counts, row_g * (unit + softmax_factor * (p - p.detach())), 0);
 }
 
-Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
+// `place`: if defined, on.x's memory, which gets the gradient.
+Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g, const Tensor& place) {
   if (records(g, on.x)) return recorded_gradient(problem, on, g);
-  Tensor out = make_tensor(*on.x.impl()->storage->device, on.x.sizes(), on.x.dtype());
+  const Tensor out = place.defined() ? place : make_tensor(*on.x.impl()->storage->device, on.x.sizes(), on.x.dtype());
   const Tensor wide_g = widened(g);
   const Tensor row_g = g.dim() ? wide_g.unsqueeze(on.dim) : expanded_along(wide_g, on.x, on.dim, 1);
   const Tensor divisor = expanded_along(on.divisor, on.x, on.dim, 1);
@@ -213,6 +219,7 @@ Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& 
     map_rows<T, C, C, C, T, std::int64_t, T>(problem.op, 8, InputGradient<T>{problem.form}, on.dim, out, row_g, divisor,
                                              on.stats, on.x, on.target, on.weight);
   });
+  if (place.defined()) bump_version(place);
   return out;
 }
 
@@ -222,7 +229,9 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
       input.dim() == 1 ? 0 : 1, input, as_index(op, classes).unsqueeze(input.dim() == 1 ? 0 : 1), input, {}, {}};
   const std::int64_t count = input.sizes()[on.dim];
   check_index(op, on.target, count, problem.form.ignore_index);
-  if (problem.weight.defined()) on.weight = expanded_along(problem.weight, input, on.dim, count).detach();
+  const Tensor weight =
+      problem.weight.defined() ? expanded_along(problem.weight, input, on.dim, count).detach() : Tensor();
+  if (weight.defined()) on.weight = weight;
   DeviceState& device = *input.impl()->storage->device;
   const DType wide = wide_dtype(input.dtype());
   on.stats = make_row_stats(input, on.dim, wide);
@@ -242,15 +251,17 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   Tensor out = copied(single ? on.divisor.select(0, 0) : on.stats.select(on.dim, kLoss), device,
                       problem.float32_loss ? wide : input.dtype());
   on.divisor = on.divisor.select(0, 1);
-  if (records(input))
+  if (records(input)) {
+    Problem unweighted = problem;  // the weight is saved
+    unweighted.weight = {};
     record(problem.node, out, {&input},
-           [problem, on, x = Saved(input), t = Saved(on.target), w = Saved(on.weight)](const Tensor& g) {
-             Operands now = on;
-             now.x = x.get();
-             now.target = t.get();
-             now.weight = w.get();
-             return Gradients{input_gradient(problem, now, g)};
+           [unweighted, dim = on.dim, x = Saved(input), target = Saved(on.target), saved_weight = Saved(weight),
+            stats = Saved(on.stats), divisor = Saved(on.divisor)](const Tensor& g) {
+             const Tensor place = x.overwritable(), logits = x.get(), w = saved_weight.get();
+             const Operands now = {dim, logits, target.get(), w.defined() ? w : logits, stats.get(), divisor.get()};
+             return Gradients{input_gradient(unweighted, now, g, place)};
            });
+  }
   return out;
 }
 

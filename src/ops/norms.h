@@ -36,7 +36,7 @@ void record_norm(const char* node, Tensor& y, const Tensor& x, const Tensor& wei
   const NormNeeds needs = {needs_grad(x), weighted && needs_grad(weight), biased && needs_grad(bias)};
   autograd::record_many(node, std::span(&y, 1), inputs,
                         [backward = std::move(backward), needs, weighted, biased, saved_x = Saved(x),
-                         saved_weight = weighted ? Saved(weight) : Saved()](const Tensor& g) {
+                         saved_weight = Saved(weight)](const Tensor& g) {
                           const NormGradients of = backward(g, saved_x.get(), saved_weight.get(), needs);
                           Gradients gradients = {needs.x ? of.x : Tensor()};
                           if (weighted) gradients.push_back(needs.weight ? of.weight : Tensor());

@@ -20,8 +20,8 @@ class SavedPlaceholder;
 class LOCKSTEP_API Saved {
  public:
   Saved() = default;
-  /// An output is kept without its grad_fn: that is the node that keeps the output, so the two would form a reference
-  /// cycle.
+  /// Keeps nothing if the tensor is undefined. An output is kept without its grad_fn: that is the node that keeps the
+  /// output, so the two would form a reference cycle.
   explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::input);
   Saved(const Saved& other) noexcept
       : tensor_(other.tensor_), placeholder_(other.placeholder_), version_(other.version_), as_(other.as_) {
@@ -43,6 +43,11 @@ class LOCKSTEP_API Saved {
   /// The tensor, connected to the graph again; to be called from backward. Throws AutogradError if the tensor was
   /// changed in place after it was saved.
   Tensor get() const;
+
+  /// To be called from backward, before get(). Returns the tensor's memory if nobody will read it after the node that
+  /// runs, which may then write its gradient there: backward frees the graph, the tensor is contiguous, and no other
+  /// tensor and no other stream uses the memory. Otherwise returns an undefined tensor.
+  Tensor overwritable() const;
 
  private:
   void count(int change) const noexcept;

@@ -70,7 +70,8 @@ inline constexpr bool kHasWide = requires {
 /// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) if f
 /// processes a row in order; OneThread documents teams. All operands are on one device, and have one rank and the
 /// dtypes Out and In. Only rows that all operands have are visited; along `dim` the sizes may differ. `out` shares no
-/// memory with the inputs; f may read the old values of out's row.
+/// memory with the inputs, unless it is an input whose elements f reads only for the same element of out; f may read
+/// the old values of out's row.
 template <class Out, class... In, class F, class... Inputs>
 void map_rows(const char* name, double flops_per_element, const F& f, int dim, const Tensor& out,
               const Inputs&... inputs) {

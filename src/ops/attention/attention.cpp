@@ -204,14 +204,13 @@ Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores)
   }
   Tensor out = forward.y;
   if (records(in.query, in.key, in.value))
-    record(
-        "ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
-        [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value),
-         mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, kOutput),
-         logsumexp = forward.logsumexp, dropout = forward.dropout, scale = in.scale,
-         causal = in.causal](const Tensor& g) {
-          return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal}, {y.get(), logsumexp, dropout});
-        });
+    record("ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
+           [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value), mask = Saved(dense.mask),
+            y = Saved(out, kOutput), logsumexp = Saved(forward.logsumexp), dropout = forward.dropout, scale = in.scale,
+            causal = in.causal](const Tensor& g) {
+             return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal},
+                                 {y.get(), logsumexp.get(), dropout});
+           });
   return out;
 }
 

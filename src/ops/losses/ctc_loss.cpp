@@ -251,11 +251,20 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor ways = ctc_ways(on, x, false);
   Tensor losses = ways.select(1, on.times * on.states).clone();
   if (options.zero_infinity) losses = where(isinf(losses), 0, losses);
-  if (records(x))
-    record("CtcLoss", losses, {&x}, [on, x = Saved(x), ways](const Tensor& g) {
-      const Tensor v = x.get();
-      return Gradients{grad_enabled() ? ctc_gradient_by_ops(on, g, v) : ctc_gradient(on, g, v, ways)};
-    });
+  if (records(x)) {
+    CtcProblem sizes = on;  // the tensors are saved
+    sizes.targets = sizes.lengths = {};
+    record(
+        "CtcLoss", losses, {&x},
+        [sizes, x = Saved(x), ways = Saved(ways), targets = Saved(on.targets),
+         lengths = Saved(on.lengths)](const Tensor& g) {
+          CtcProblem again = sizes;
+          again.targets = targets.get();
+          again.lengths = lengths.get();
+          const Tensor v = x.get();
+          return Gradients{grad_enabled() ? ctc_gradient_by_ops(again, g, v) : ctc_gradient(again, g, v, ways.get())};
+        });
+  }
   if (options.reduction == Reduction::mean) {
     const Tensor lengths = on.lengths.select(1, kTargetLength).to(x.dtype());
     losses = losses / clamp(lengths, {.min = 1});

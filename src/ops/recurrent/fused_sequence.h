@@ -47,7 +47,7 @@ struct BackwardStep {
   Tensor dc;  ///< The gradient of c, which the kernel overwrites with that of c_before.
 };
 
-/// The tensors that a sequence saves for backward.
+/// The tensors that backward needs beside the inputs.
 struct Kept {
   Tensor gates, state_product;  ///< Rows of all steps.
   History h, c;
@@ -156,6 +156,24 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   return gradients;
 }
 
+/// A Kept that is saved. `output`: h.all(), as the caller gets it.
+class SavedKept {
+ public:
+  SavedKept(const Kept& kept, const Tensor& output)
+      : gates_(kept.gates),
+        state_product_(kept.state_product),
+        h_before_(kept.h.all_before()),
+        h_(output, kOutput),
+        c_before_(kept.c.all_before()),
+        c_(kept.c.all()) {}
+  Kept get() const {
+    return {gates_.get(), state_product_.get(), {h_before_.get(), h_.get().detach()}, {c_before_.get(), c_.get()}};
+  }
+
+ private:
+  Saved gates_, state_product_, h_before_, h_, c_before_, c_;
+};
+
 /// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if input A was
 /// computed from input B, the gradient of B must not include the part that flows through A, because backward adds that
 /// part later.
@@ -164,7 +182,7 @@ Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kI
 
 template <class Cell>
 Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
-  Kept kept = forward_pass<Cell>(in, steps);
+  const Kept kept = forward_pass<Cell>(in, steps);
   Outputs out = {kept.h.all().detach(), kept.h.last().detach(), Cell::kHasCell ? kept.c.last().detach() : Tensor()};
   std::vector<Tensor> inputs, outputs = {out.output, out.h};
   std::vector<Saved> saved;
@@ -179,14 +197,14 @@ Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
   }
   if (!autograd::any_records(inputs)) return out;
   if (Cell::kHasCell) outputs.push_back(out.c);
-  auto body = [kind, steps, needs, slots, kept = std::move(kept), saved = std::move(saved),
-               output = Saved(out.output, kOutput), present](const Gradients& arrived) {
+  auto body = [kind, steps, needs, slots, saved_kept = SavedKept(kept, out.output), saved = std::move(saved),
+               present](const Gradients& arrived) {
+    const Kept history = saved_kept.get();  // throws if the outputs were changed in place
     Inputs values;
-    output.get();  // throws if it was changed in place
     for (std::size_t i = 0, at = 0; i < kInputs; ++i)
       if (present[i]) values[i] = saved[at++].get();
     const Inputs all = grad_enabled() ? recorded_gradients(kind, values, needs, steps, arrived)
-                                      : backward_pass<Cell>(values, needs, slots, steps, kept, arrived);
+                                      : backward_pass<Cell>(values, needs, slots, steps, history, arrived);
     Gradients gradients;
     for (std::size_t i = 0; i < kInputs; ++i)
       if (present[i]) gradients.push_back(all[i]);

@@ -11,6 +11,8 @@ namespace lockstep::recurrent {
 class History {
  public:
   History() = default;
+  /// The states of a sequence that has run: all_before() and all().
+  History(const Tensor& before, const Tensor& after) : before_(before), after_(after) {}
   /// initial: [batch, width]; if undefined, the initial state is zeros.
   History(const Steps& steps, const Tensor& initial, DeviceState& device, DType dtype, std::int64_t width)
       : batch_(steps.batch()), forward_(!steps.reverse()), even_(steps.even()) {

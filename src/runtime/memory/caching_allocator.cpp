@@ -395,6 +395,11 @@ void CachingAllocator::record_stream(Block* block, StreamHandle stream) {
   impl_->uses.add(*block, stream);
 }
 
+bool CachingAllocator::is_used_elsewhere(const Block* block) const {
+  const std::scoped_lock lock(impl_->mutex);
+  return block->uses != nullptr;
+}
+
 void CachingAllocator::begin_capture() {
   const std::scoped_lock lock(impl_->mutex);
   impl_->captured.push_back(std::make_unique<CapturePool>());

@@ -46,6 +46,8 @@ class CachingAllocator {
   /// Declares that the block is also used on `stream`. After the block is freed, its memory is not reused before the
   /// work that was enqueued on `stream` until then has ended.
   void record_stream(Block* block, StreamHandle stream);
+  /// True if record_stream() declared a use by a stream other than the block's own.
+  bool is_used_elsewhere(const Block* block) const;
 
   /// Until end_capture(), memory comes from a pool of the capture, and freed blocks stay in that pool, because captured
   /// work uses their addresses at each replay. The pool takes whole segments from the cache of the same stream; if the
