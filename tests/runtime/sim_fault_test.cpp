@@ -2,6 +2,8 @@
 // reach the host once, and leave everything working.
 #include <lockstep/core/error.h>
 
+#include <chrono>
+#include <future>
 #include <stdexcept>
 
 #include "core/text.h"
@@ -144,6 +146,18 @@ TEST(SimFault, EventsOfAFailedStreamComplete) {
   while (!sim.backend.query_event(event)) std::this_thread::yield();  // a query clears no error
   EXPECT_THROW(sim.backend.synchronize_event(event), BackendError);
   sim.backend.synchronize_stream(sim.stream());
+}
+
+// For example a device of another simulated process, whose work waits for this host.
+TEST(SimFault, IsReportedWhileADeviceWithoutTiesToTheFailedOneWorks) {
+  Simulation sim;
+  std::promise<void> gate = sim.block(sim.stream(1));
+  sim.backend.inject(FaultKind::launch, {.device = 0});
+  sim.launch(sim.stream(0), "step", {}, [](const KernelContext&) {});
+  const auto reported = std::async(std::launch::async,
+                                   [&] { EXPECT_THROW(sim.backend.synchronize_stream(sim.stream(0)), BackendError); });
+  EXPECT_EQ(reported.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  gate.set_value();
 }
 
 TEST(SimFault, QueryingAStreamThrowsItsError) {

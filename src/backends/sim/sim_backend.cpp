@@ -42,6 +42,7 @@ SimBackend::SimBackend(const SimulationOptions& options)
       awake_(time_awake(options.count)),
       memory_(options.count, options.memory_bytes),
       faults_(options.count),
+      links_(options.count),
       losses_(std::size_t(options.count)) {}
 
 SimBackend::~SimBackend() {
@@ -70,7 +71,7 @@ void* SimBackend::allocate(int device, std::size_t bytes) {
 
 // Throws the error of the device's loss, and clears the error, so that the host does not get it twice.
 void SimBackend::refuse_allocation(int device) {
-  let_all_through();
+  let_through(device);
   const std::scoped_lock lock(mutex_);
   if (const auto& loss = losses_[std::size_t(device)]) loss->clear();
   throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
@@ -231,6 +232,7 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
   const bool dropped = faults_.next(FaultKind::wait, stream.device) != sim::Faults::Verdict::works;
   if (dropped || moment.stream == nullptr || moment.stream == &stream) return;
   if (options_.check_races) races_.wait(stream.index, moment.clock);
+  links_.link(stream.device, moment.stream->device);
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
 }
 
@@ -338,18 +340,25 @@ std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
 
 // As wait_for(), and throws the error.
 void SimBackend::reach(const Moment& moment) {
-  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) clear_and_throw(*error);
+  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) clear_and_throw(*error, moment.stream->device);
 }
 
-// First waits until all work enqueued so far was run or skipped: work that depends on the failed work must be skipped,
-// and would run if the error were cleared before.
-void SimBackend::clear_and_throw(AsyncError& error) {
-  let_all_through();
+// First waits until all work enqueued so far that may depend on work of the device, which failed, was run or skipped:
+// it must be skipped, and would run if the error were cleared before.
+void SimBackend::clear_and_throw(AsyncError& error, int device) {
+  let_through(device);
   error.clear_and_throw();
 }
 
-void SimBackend::let_all_through() {
-  for (const Moment& each : everything()) wait_for(each);
+// Does not wait for devices of other simulated processes: their work may wait for this host.
+void SimBackend::let_through(int device) {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& stream : streams_)
+      if (links_.are_linked(stream->device, device)) moments.push_back(now(*stream));
+  }
+  for (const Moment& each : moments) wait_for(each);
 }
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/sim/faults.h"
+#include "backends/sim/linked_devices.h"
 #include "backends/sim/race_checker.h"
 #include "backends/sim/sim_graphs.h"
 #include "backends/sim/sim_memory.h"
@@ -107,8 +108,8 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void release_unused() noexcept;
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
-  [[noreturn]] void clear_and_throw(sim::AsyncError& error);
-  void let_all_through();
+  [[noreturn]] void clear_and_throw(sim::AsyncError& error, int device);
+  void let_through(int device);
   [[noreturn]] void refuse_allocation(int device);
 
   const SimulationOptions options_;
@@ -118,6 +119,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   sim::SimMemory memory_;
   sim::RaceChecker races_;
   sim::Faults faults_;
+  sim::LinkedDevices links_;
   std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: the error of its work after it was lost
   std::vector<std::unique_ptr<sim::SimStream>> streams_;
   std::vector<Freed> freed_;  // which work may still use

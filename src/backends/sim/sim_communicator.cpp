@@ -82,6 +82,7 @@ void SimBackend::declare(const CollectiveCall& call) {
   for (std::size_t rank = 0; rank < call.parts.size(); ++rank) {
     const SimStream& stream = stream_of(call.parts[rank].stream);
     ranks.push_back({stream.index, accesses_of(call, rank), senders_of(call, rank)});
+    links_.link(stream.device, stream_of(call.parts.front().stream).device);
     for (const MemoryAccess& access : ranks.back().accesses)
       memory_.expect(call.name, stream.device, access.region, access.kind);
   }

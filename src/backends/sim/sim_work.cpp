@@ -91,7 +91,8 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     done.ticket = stream.last_ticket();
   }
   wait_for(done);
-  if (failure) clear_and_throw(*failure);  // even if it was reported to another thread: nothing was copied
+  if (failure)
+    clear_and_throw(*failure, stream.device);  // even if it was reported to another thread: nothing was copied
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
