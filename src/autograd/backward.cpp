@@ -19,12 +19,12 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
     const Tensor& root = roots[i];
     impl_of(op, root);
     if (!autograd::needs_grad(root))
-      throw AutogradError(
-          text("[", op, "] this tensor of shape ", root.sizes(),
-               " does not require a gradient: nothing it was computed from does (all parameters "
-               "frozen, computed under NoGrad, detached, or computed by an operation without a "
-               "gradient, such as argmax or a comparison?). Call backward() on the loss before detach(), outside "
-               "NoGrad"));
+      throw AutogradError(text("[", op, "] this tensor of shape ", root.sizes(),
+                               " does not require a gradient: nothing it was computed from does (all parameters "
+                               "frozen, computed under NoGrad, detached, returned by a CapturedStep, or computed by an "
+                               "operation without a gradient, such as argmax or a comparison?). Call backward() on the "
+                               "loss before detach(), outside "
+                               "NoGrad"));
     const bool given = !gradients.empty() && gradients[i].defined();
     if (!given && root.numel() != 1)
       throw ShapeError(text("[", op, "] only a root with one element has a default gradient, got shape ", root.sizes(),
@@ -73,8 +73,8 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, 
   autograd::GraphTask task(options);
   try {
     for (const Tensor& root : roots) task.reach(root);
-    add_roots(task, roots, gradients, task.weigh_passes());
-    task.run();
+    const double weight = task.weigh_passes();
+    task.run([&] { add_roots(task, roots, gradients, weight); });
   } catch (...) {
     detail::rethrow_drained(task.devices());
   }
@@ -86,9 +86,8 @@ std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Ten
   autograd::GraphTask task(options);
   try {
     for (const Tensor& root : roots) task.reach(root);
-    add_roots(task, roots, seeds, 1);
     task.capture(inputs);
-    task.run();
+    task.run([&] { add_roots(task, roots, seeds, 1); });
     std::vector<Tensor> captured = task.captured();
     check_captured(inputs, captured);
     return captured;

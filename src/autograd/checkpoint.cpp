@@ -55,7 +55,8 @@ Tensor recorded_as_before(const Tensor& input, bool needed_grad) {
 
 class CheckpointFrame::Recompute final : public SaveListener {
  public:
-  Recompute(const CheckpointFrame& frame, bool connected) : frame_(frame), connected_(connected) {}
+  Recompute(const CheckpointFrame& frame, bool connected, std::uint64_t backward)
+      : frame_(frame), connected_(connected), backward_(backward) {}
 
   std::shared_ptr<SavedPlaceholder> on_save(const Tensor& tensor) override {
     const std::size_t at = next_++;
@@ -87,11 +88,42 @@ class CheckpointFrame::Recompute final : public SaveListener {
                tensor.dtype(), " now"));
     entry->tensor = connected_ ? tensor : tensor.detach();
     entry->connected = connected_;
+    entry->backward = backward_;
+    entry->stream = current_stream(tensor.device());
   }
 
   const CheckpointFrame& frame_;
   const bool connected_;
+  const std::uint64_t backward_;
   std::size_t next_ = 0;
+};
+
+// While it lives, the tensors that the function changes in place have other memory, with copies of their values.
+class CheckpointFrame::OtherMemory {
+ public:
+  explicit OtherMemory(const std::vector<Values>& changed) {
+    for (const Values& each : changed) {
+      const Tensor& target = each.target;
+      Storage& storage = *target.impl()->storage;
+      if (std::ranges::any_of(all_, [&](const Values& of) { return of.target.impl()->storage == &storage; })) continue;
+      const Tensor whole = make_view(target, {std::int64_t(storage.bytes / size_of(target.dtype()))}, {1}, 0);
+      all_.push_back(values_of(whole));
+    }
+    swap();
+  }
+  ~OtherMemory() {
+    swap();
+    for (const Values& each : all_) each.target.impl()->storage->version = each.version;
+  }
+  OtherMemory(const OtherMemory&) = delete;
+  OtherMemory& operator=(const OtherMemory&) = delete;
+
+ private:
+  void swap() const noexcept {
+    for (const Values& each : all_) swap_memory(*each.target.impl()->storage, *each.copy.impl()->storage);
+  }
+
+  std::vector<Values> all_;
 };
 
 CheckpointFrame::CheckpointFrame(std::span<const Tensor> inputs, RecomputeFn recompute)
@@ -101,12 +133,14 @@ CheckpointFrame::CheckpointFrame(std::span<const Tensor> inputs, RecomputeFn rec
       outer_number_(context().checkpoint),
       streams_(context().streams),
       random_(current_generator()),
+      has_own_random_(context().generator != nullptr),
       batch_random_(value_of(context().batch_generator)),
       shard_(value_of(context().shard)),
       replica_(context().replica),
       autocast_(autocast_dtype()) {
   for (const Tensor& input : inputs)
-    inputs_.push_back(input.defined() ? Input{Saved(input), autograd::needs_grad(input)} : Input{});
+    inputs_.push_back(input.defined() ? Input{Saved(input), autograd::needs_grad(input), {}} : Input{});
+  first_inputs_.assign(inputs.begin(), inputs.end());
 }
 
 std::shared_ptr<SavedPlaceholder> CheckpointFrame::on_save(const Tensor& tensor) {
@@ -144,14 +178,18 @@ void CheckpointFrame::begin() {
 void CheckpointFrame::end() {
   context().save_listener = outer_;
   context().checkpoint = outer_number_;
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (first_inputs_[i].defined() && has_changed(first_inputs_[i])) inputs_[i].changed = first_inputs_[i];
+  first_inputs_.clear();
+  has_run_ = true;
 }
 
 CheckpointFrame::Values CheckpointFrame::values_of(const Tensor& target) {
   return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
 }
 
-// Restores in reverse order, since views may overlap. Restores the version counters too, so that backward does not take
-// this for an in-place change.
+// Restores in reverse order, since views may overlap. Restores the version counters too: the second run is to find
+// those of the first.
 void CheckpointFrame::restore(const std::vector<Values>& all) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     copy_values(each->target, each->copy);
@@ -160,6 +198,10 @@ void CheckpointFrame::restore(const std::vector<Values>& all) {
 }
 
 Tensor CheckpointFrame::tensor_of(Entry& entry) {
+  if (!has_run_)
+    throw AutogradError(
+        "[checkpoint] the function cannot call backward() or gradients() on what it computes itself, because its saved "
+        "tensors are dropped: call them after checkpoint(), or call the function without it");
   DeviceThread::wait_until([this] { return !busy_.exchange(true); });
   struct Free {
     CheckpointFrame& frame;
@@ -168,23 +210,33 @@ Tensor CheckpointFrame::tensor_of(Entry& entry) {
       DeviceThread::notify();
     }
   } const free{*this};
-  if (!entry.tensor.defined() || (grad_enabled() && !entry.connected)) run_again(grad_enabled());
+  const RunningNode* const running = RunningNode::current();
+  const std::uint64_t backward = running ? running->in.id : 0;
+  if (!entry.tensor.defined() || entry.backward != backward || (grad_enabled() && !entry.connected))
+    run_again(grad_enabled(), backward);
+  if (!entry.tensor.defined()) return {};
+  // The second run may take another stream than the first, such as one from the pool.
+  if (const Stream reader = current_stream(entry.tensor.device()); reader != *entry.stream) {
+    reader.wait(entry.stream->record());
+    entry.tensor.record_stream(reader);
+  }
   return entry.tensor;
 }
 
-void CheckpointFrame::run_again(bool connected) {
+void CheckpointFrame::run_again(bool connected, std::uint64_t backward) {
   std::vector<Tensor> inputs;
   for (const Input& input : inputs_) {
-    const Tensor tensor = input.saved.get();
+    const Tensor tensor = input.changed.defined() ? input.changed : input.saved.get();
     inputs.push_back(tensor.defined() ? recorded_as_before(tensor, input.needs_grad) : tensor);
   }
-  GeneratorState random = random_;
+  GeneratorState own_random = random_, process_random = random_;
   std::optional<GeneratorState> batch_random = batch_random_;
   std::string printed;
-  Recompute recompute(*this, connected);
+  Recompute recompute(*this, connected, backward);
   Context same = {.streams = streams_,
                   .in_pass = context().in_pass,
-                  .generator = &random,
+                  .generator = has_own_random_ ? &own_random : nullptr,
+                  .process_sequence = &process_random,
                   .shard = shard_ ? &*shard_ : nullptr,
                   .batch_generator = batch_random ? &*batch_random : nullptr,
                   .replica = replica_,
@@ -195,16 +247,11 @@ void CheckpointFrame::run_again(bool connected) {
   const ContextScope scope(same);
   std::optional<Autocast> region;
   if (autocast_) region.emplace(*autocast_);
-  std::vector<Values> now;
-  for (const Values& each : before_) now.push_back(values_of(each.target));
-  restore(before_);
-  try {
+  {
+    const OtherMemory memory(before_);
+    restore(before_);
     recompute_fn_(inputs);
-  } catch (...) {
-    restore(now);
-    throw;
   }
-  restore(now);
   recompute.finish();
 }
 

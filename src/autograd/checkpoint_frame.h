@@ -1,7 +1,8 @@
 // The record of a checkpointed function: the saved tensors in order, without their memory, and the means to recompute
-// them. Before the second run, tensors that the function changes in place (buffers) get the values that they had before
-// the first run. After it they get their present values back. Only one thread at a time uses a frame; backwards on
-// several devices take turns.
+// them. During the second run, tensors that the function changes in place (buffers) have other memory, with the values
+// from before the first run; their own memory stays as it is. Each backward recomputes, because tensors that an earlier
+// one recomputed are wrong if that one failed. Only one thread at a time uses a frame; backwards on several devices
+// take turns.
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,10 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
     std::shared_ptr<CheckpointFrame> frame;
     Shape sizes;
     DType dtype;
-    Tensor tensor;           // undefined while it is dropped
-    bool connected = false;  // `tensor` is part of the second run's graph
+    Tensor tensor;                 // undefined while it is dropped
+    bool connected = false;        // `tensor` is part of the second run's graph
+    std::uint64_t backward = 0;    // the RunningBackward that recomputed it
+    std::optional<Stream> stream;  // on which the second run computed it
   };
   struct Values {  // a copy of a tensor that changes in place
     Tensor target, copy;
@@ -50,9 +53,10 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
   // The SaveListener of the second run: when the function saves a tensor again, puts it into the entry that the first
   // run made for it, if that entry is still used.
   class Recompute;
+  class OtherMemory;
 
   Tensor tensor_of(Entry& entry);
-  void run_again(bool connected);
+  void run_again(bool connected, std::uint64_t backward);
   bool has_changed(const Tensor& tensor) const;
   static Values values_of(const Tensor& target);
   static void restore(const std::vector<Values>& all);
@@ -61,17 +65,21 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
   struct Input {
     Saved saved;  // an enclosing checkpoint, if there is one, drops it
     bool needs_grad = false;
+    Tensor changed;  // the input, if the function changes it in place: then `saved` has another version
   };
   std::vector<Input> inputs_;
+  std::vector<Tensor> first_inputs_;  // during the first run
   std::vector<std::weak_ptr<Entry>> entries_;
   std::vector<Values> before_;  // values of tensors older than the first run, each before its first change
   std::atomic<bool> busy_ = false;
+  bool has_run_ = false;  // the first run has ended
 
   const std::uint64_t number_;
   SaveListener* const outer_;  // the listener around the first run, or null
   const std::uint64_t outer_number_;
   const decltype(Context::streams) streams_;
   const GeneratorState random_;
+  const bool has_own_random_;  // else random_ is of the process's sequence
   const std::optional<GeneratorState> batch_random_;
   const std::optional<BatchShard> shard_;
   const std::size_t replica_;

@@ -169,7 +169,7 @@ void GraphTask::keep_failure_of(const F& step) {
   }
 }
 
-void GraphTask::run() {
+void GraphTask::run(const std::function<void()>& add_roots) {
   home_ = &device_state(roots_.front().node->stream.device());
   if (!used_.empty()) random_ = current_generator();
   ReadyQueue& queue = queue_of(*roots_.front().node);
@@ -178,6 +178,7 @@ void GraphTask::run() {
   std::vector<ReadyQueue*> started;
   order_collectives();
   begin_listeners();
+  keep_failure_of(add_roots);
   keep_failure_of([&] { fork_streams(); });  // streams must wait for the work of begin_listeners() too
   keep_failure_of([&] {
     for (auto& [node, state] : states_)

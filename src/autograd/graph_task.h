@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <memory_resource>
@@ -43,19 +44,20 @@ class GraphTask final : public RunningBackward {
   /// (autograd/several_processes.h). A loss that went through no model has the listener's weight_without_pass(). Throws
   /// AutogradError if one gradient would need two shares.
   double weigh_passes();
-  /// Sets the gradient of a root. Call this after reach(root).
+  /// Sets the gradient of a root. To be called by run()'s argument.
   void add_root(const Tensor& root, const Tensor& gradient);
   /// Call before run(), which then captures the gradients of `inputs` and of their replicas, and accumulates none. Only
   /// the nodes between the roots and these inputs run.
   void capture(std::span<const Tensor> inputs);
-  void run();
+  /// add_roots: calls add_root() for each root. If it throws, the listeners are told, as if a node had thrown.
+  void run(const std::function<void()>& add_roots);
   /// Returns the gradient of each captured input, summed over its replicas. Call this after run().
   std::vector<Tensor> captured();
 
   /// The graph's devices, and the devices of all replicas of its leaves.
   std::vector<Device> devices() const;
   bool is_only_gradient(const Edge& edge) const override;
-  bool frees_graph() const override { return !options_.retain_graph && !options_.create_graph; }
+  bool frees_saved() const override { return frees_graph() && !detects_anomaly_; }  // a NaN leaves the node's tensors
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;
@@ -105,6 +107,8 @@ class GraphTask final : public RunningBackward {
     std::size_t input;
     Device device;  // the input's device
   };
+
+  bool frees_graph() const { return !options_.retain_graph && !options_.create_graph; }
 
   // In graph_task.cpp and graph_weights.cpp: functions that only the caller's thread runs.
   void discover(const std::shared_ptr<Node>& root);

@@ -8,7 +8,7 @@
 namespace lockstep::autograd {
 namespace {
 
-std::atomic<std::uint64_t> next_sequence = 0;
+std::atomic<std::uint64_t> next_sequence = 0, backwards = 0;
 
 }  // namespace
 
@@ -31,6 +31,8 @@ Node::~Node() {
     for (Edge& edge : edges) all.add(std::move(edge.node));
   });
 }
+
+RunningBackward::RunningBackward() noexcept : id(++backwards) {}
 
 RunningNode::RunningNode(const std::shared_ptr<Node>& which, const RunningBackward& backward) noexcept
     : node(which), in(backward), outer_(std::exchange(context().running_node, this)) {}

@@ -76,12 +76,14 @@ std::uint64_t next_node() noexcept;
 /// The functions of a running backward that nodes may call.
 class RunningBackward {
  public:
+  const std::uint64_t id;  ///< Counts the backwards of the process, from 1.
   /// True if the gradient along the edge is the only one that this backward accumulates in the edge's leaf.
   virtual bool is_only_gradient(const Edge& edge) const = 0;
-  /// True if the saved tensors of each node are freed after the node has run.
-  virtual bool frees_graph() const = 0;
+  /// True if the saved tensors of each node are freed when its backward has returned.
+  virtual bool frees_saved() const = 0;
 
  protected:
+  RunningBackward() noexcept;
   ~RunningBackward() = default;
 };
 

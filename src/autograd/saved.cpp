@@ -37,9 +37,11 @@ void Saved::count(int change) const noexcept {
 
 Tensor Saved::overwritable() const {
   const RunningNode* const running = RunningNode::current();
-  if (!tensor_.defined() || !running || !running->in.frees_graph() || tensor_.version() != version_ ||
+  if (!tensor_.defined() || !running || !running->in.frees_saved() || tensor_.version() != version_ ||
       !tensor_.is_contiguous() || !is_sole_user(tensor_))
     return {};
+  // A gradient that is kept must not keep more memory than its own.
+  if (tensor_.impl()->storage->bytes != std::size_t(tensor_.numel()) * size_of(tensor_.dtype())) return {};
   return make_view(tensor_, tensor_.sizes(), tensor_.strides(), tensor_.impl()->offset);
 }
 

@@ -36,6 +36,7 @@ struct Context {
   bool detects_anomaly = false;                         ///< A backward that begins here stops at the first NaN.
   bool in_pass = false;                                 ///< The thread runs a forward pass of several replicas.
   GeneratorState* generator = nullptr;                  ///< Random numbers; null: the process's sequence.
+  GeneratorState* process_sequence = nullptr;           ///< Stands in for the process's sequence; null: none does.
   bool defers_init = false;                             ///< New tensors on the CPU get memory at their first use.
   const BatchShard* shard = nullptr;                    ///< The thread's rows of the batch; null: all rows.
   GeneratorState* batch_generator = nullptr;            ///< A sequence that all replicas share; null: `generator`.

@@ -148,6 +148,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   // Call these with `mutex` held, except before the buckets are shared.
   std::vector<std::vector<Tensor>> untracked_parameters(std::span<nn::ModuleBase* const> modules) const;
   void connect();
+  void prepare(std::span<const autograd::Replica* const> leaves, bool keeps_graph, bool meets);
   void take_order(std::span<const autograd::Replica* const> leaves);
   void stash_earlier_gradients(std::span<const autograd::Replica* const> leaves, bool all);
   // Defined in earlier_sums.cpp:
@@ -159,6 +160,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool is_needed(const GradientBucket& bucket) const;
   void prepare_for_backward(std::span<const autograd::Replica* const> leaves);
   void end_others_if_incomplete();
+  void end_others();
   void finish_reductions();
   void finalize_buckets();
   std::vector<bool> used() const;

@@ -41,6 +41,15 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
     throw AutogradError(
         "[backward] create_graph is not supported for parameters of a DataParallel over several processes: use "
         "gradients() for the inputs' gradients, which may be differentiated again");
+  try {
+    prepare(leaves, keeps_graph, meets);
+  } catch (...) {
+    if ((*summing || !observed.empty()) && !is_alone()) end_others();
+    throw;
+  }
+}
+
+void GradientBuckets::Impl::prepare(std::span<const Replica* const> leaves, bool keeps_graph, bool meets) {
   // If nodes of this backward wait for other processes (`meets`), backward must not also wait for a sum to free memory
   // for the next whole bucket: another process may do the two in the other order, and both would wait forever. So such
   // a backward may take more whole buckets.
@@ -350,9 +359,12 @@ void GradientBuckets::Impl::restore(std::span<const ObservedParameter> all) noex
 // take its next sums for them. So fails the transport.
 void GradientBuckets::Impl::end_others_if_incomplete() {
   const std::scoped_lock lock(launch_mutex);
-  if (next_bucket < buckets.size())
-    world.transport()->fail(
-        text("a backward failed in process ", world.rank().value(), " on ", world.host(world.rank())));
+  if (next_bucket < buckets.size()) end_others();
+}
+
+void GradientBuckets::Impl::end_others() {
+  world.transport()->fail(
+      text("a backward failed in process ", world.rank().value(), " on ", world.host(world.rank())));
 }
 
 void GradientBuckets::Impl::finish_reductions() {

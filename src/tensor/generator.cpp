@@ -18,17 +18,23 @@ GeneratorState take(GeneratorState& generator, std::uint64_t blocks) noexcept {
   return start;
 }
 
+// Returns f(the process's sequence, or what stands in for it on this thread).
+template <class F>
+auto with_process_sequence(const F& f) {
+  if (GeneratorState* const other = context().process_sequence) return f(*other);
+  const std::lock_guard lock(process_mutex);
+  return f(process_generator);
+}
+
 }  // namespace
 
 void manual_seed(std::uint64_t seed) {
-  const std::lock_guard lock(process_mutex);
-  process_generator = {.seed = seed};
+  with_process_sequence([&](GeneratorState& sequence) { sequence = {.seed = seed}; });
 }
 
 GeneratorState draw(std::uint64_t blocks) {
   if (GeneratorState* const own = context().generator) return take(*own, blocks);
-  const std::lock_guard lock(process_mutex);
-  return take(process_generator, blocks);
+  return with_process_sequence([&](GeneratorState& sequence) { return take(sequence, blocks); });
 }
 
 GeneratorState current_generator() { return draw(0); }
@@ -38,8 +44,7 @@ void set_generator(const GeneratorState& generator) {
     *own = generator;
     return;
   }
-  const std::lock_guard lock(process_mutex);
-  process_generator = generator;
+  with_process_sequence([&](GeneratorState& sequence) { sequence = generator; });
 }
 
 GeneratorGuard::GeneratorGuard(GeneratorState& generator) noexcept

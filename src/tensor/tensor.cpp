@@ -153,13 +153,19 @@ Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, s
   return Tensor(impl.release());
 }
 
+void swap_memory(Storage& a, Storage& b) noexcept {
+  std::swap(a.transient, b.transient);
+  std::swap(a.allocation, b.allocation);
+  std::swap(a.bytes, b.bytes);
+  std::swap(a.stream_id, b.stream_id);
+}
+
 bool is_sole_user(const Tensor& tensor) noexcept {
   const Storage& storage = *tensor.impl()->storage;
   std::uint32_t tensors = 0;
   for (const TensorImpl* impl = tensor.impl(); impl; impl = impl->base.impl(), ++tensors)
     if (impl->storage != &storage || impl->references.load(std::memory_order_acquire) != 1) return false;
-  if (storage.references.load(std::memory_order_acquire) != tensors + storage.captures.load(std::memory_order_acquire))
-    return false;
+  if (storage.references.load(std::memory_order_acquire) != tensors) return false;
   const Block* const block = storage.allocation.block;  // null if the memory is not the device's allocator's
   return block && !storage.transient && storage.stream_id == current_stream_handle(*storage.device).id &&
          !storage.device->allocator.is_used_elsewhere(block);

@@ -101,9 +101,11 @@ Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
 /// Like make_tensor(), but without memory, which the tensor must be given before its elements are used.
 Tensor make_without_memory(DeviceState& device, const Shape& sizes, DType dtype);
 bool is_without_memory(const Tensor& tensor) noexcept;  ///< True until such a tensor is given memory.
-/// True if nobody else uses the tensor's memory: no other tensor but the bases of this view, no step but the one that
-/// is being captured, no stream but the current one, and no owner outside.
+/// True if nobody else uses the tensor's memory: no other tensor but the bases of this view, no captured step that did
+/// not make it, no stream but the current one, and no owner outside.
 bool is_sole_user(const Tensor& tensor) noexcept;
+/// Exchanges the memory of two storages of one device.
+void swap_memory(Storage& a, Storage& b) noexcept;
 /// A tensor of another geometry over the same storage, without a gradient.
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
 

@@ -47,11 +47,7 @@ void make_permanent(const Tensor& tensor) {
   if (!storage.transient) return;
   const Tensor own = make_tensor(*storage.device, tensor.sizes(), tensor.dtype());
   copy_values(own, tensor);
-  Storage& its = *own.impl()->storage;
-  std::swap(storage.transient, its.transient);
-  std::swap(storage.allocation, its.allocation);
-  std::swap(storage.bytes, its.bytes);
-  std::swap(storage.stream_id, its.stream_id);
+  swap_memory(storage, *own.impl()->storage);
 }
 
 void detail::let_brought_memory_go() noexcept {

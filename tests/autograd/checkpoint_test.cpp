@@ -15,6 +15,8 @@
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -181,6 +183,105 @@ TEST(Checkpoint, LeavesRunningStatisticsAlone) {
   const std::vector<double> before = values(mean);
   sum(square(y)).backward();
   EXPECT_EQ(values(mean), before);
+}
+
+// The second run works with copies: a launch that fails leaves the statistics as they are, and nothing of it is used by
+// the next backward.
+TEST(Checkpoint, CanBeRunAgainAfterAnyFailure) {
+  SimulatedDevices devices({.count = 1});
+  const Device device("cuda:0");
+  const Tensor mean = zeros({4}).to(device), variance = ones({4}).to(device);
+  const Tensor input = (randn({5, 4}) * 2 + 3).to(device);
+  const auto norm = [&](const Tensor& in) {
+    return tanh(batch_norm(in, mean, variance, {}, {}, {.training = true})) * in;
+  };
+  std::vector<double> expected;
+  for (std::uint64_t nth = 0;; ++nth) {
+    const Tensor x = leaf(input);
+    const Tensor loss = sum(checkpoint(norm, x));
+    const std::vector<double> moved = values(mean), spread = values(variance);
+    if (nth > 0) devices.fault().fail_launch({.nth = nth});
+    bool failed = false;
+    try {
+      loss.backward({}, true);
+      synchronize(device);
+    } catch (const BackendError&) {
+      failed = true;
+    }
+    devices.fault().clear();
+    EXPECT_EQ(values(mean), moved) << nth;
+    EXPECT_EQ(values(variance), spread) << nth;
+    Tensor(x).set_grad({});
+    loss.backward();
+    if (nth == 0) expected = values(x.grad());
+    EXPECT_EQ(values(x.grad()), expected) << nth;
+    if (nth > 0 && !failed) break;
+    EXPECT_LT(nth, 100u);
+  }
+}
+
+TEST(Checkpoint, HasASequenceOfItsOwnThatMayBeSeeded) {
+  const auto run = [](bool checkpointed) {
+    const auto masked = [](const Tensor& in) {
+      manual_seed(3);
+      return dropout(in, 0.5) * in;
+    };
+    manual_seed(1);
+    const Tensor x = leaf(ones({20}));
+    sum(checkpointed ? checkpoint(masked, x) : masked(x)).backward();
+    return std::pair(values(x.grad()), values(rand({3})));
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, MayTakeAnotherStreamEachTime) {
+  const TestDevices devices(1);
+  const Device device("cuda:0");
+  const auto beside = [&](const Tensor& in) {
+    const Stream own = current_stream(device), other = Stream::from_pool(device);
+    other.wait(own.record());
+    in.record_stream(other);
+    Tensor out;
+    {
+      const StreamGuard guard(other);
+      out = tanh(in * 1.1);
+    }
+    own.wait(other.record());
+    out.record_stream(own);
+    return out;
+  };
+  const Tensor input = randn({5, 6}).to(device);
+  const auto run = [&](bool checkpointed) {
+    const Tensor x = leaf(input);
+    sum(checkpointed ? checkpoint(beside, x) : beside(x)).backward();
+    return values(x.grad());
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, MayChangeAnInputInPlace) {
+  const Tensor weight = leaf(randn({3}));
+  const auto run = [&](bool checkpointed) {
+    Tensor(weight).set_grad({});
+    const Tensor count = ones({3});
+    const auto scaled = [&](const Tensor& in) {
+      Tensor(in).add_(1.0);
+      return exp(weight * in);
+    };
+    sum(checkpointed ? checkpoint(scaled, count) : scaled(count)).backward();
+    EXPECT_EQ(values(count), std::vector<double>(3, 2));
+    return values(weight.grad());
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, RefusesABackwardWithinTheFunction) {
+  const auto penalty = [](const Tensor& in) {
+    const Tensor cube = sum(in * in * in);
+    return gradients({cube}, {in}, {}, {.create_graph = true})[0] * in;
+  };
+  EXPECT_NE(thrown<AutogradError>([&] { checkpoint(penalty, leaf(randn({3}))); }).find("call them after checkpoint()"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {

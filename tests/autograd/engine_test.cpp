@@ -145,8 +145,9 @@ TEST(BackwardRefuses, RootsThatItCannotStartFrom) {
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(thrown<AutogradError>([] { tensor(1.).backward(); }),
             "[backward] this tensor of shape [] does not require a gradient: nothing it was computed from does (all "
-            "parameters frozen, computed under NoGrad, detached, or computed by an operation without a gradient, such "
-            "as argmax or a comparison?). Call backward() on the loss before detach(), outside NoGrad");
+            "parameters frozen, computed under NoGrad, detached, returned by a CapturedStep, or computed by an operation "
+            "without a gradient, such as argmax or a comparison?). Call backward() on the loss before detach(), outside "
+            "NoGrad");
   EXPECT_EQ(
       thrown<ShapeError>([&] { (x * 2.0).backward(); }),
       "[backward] only a root with one element has a default gradient, got shape [2]: pass its gradient, or reduce "

@@ -227,6 +227,13 @@ TEST(RotaryEmbedding, TurnsPairsByTheirPosition) {
   EXPECT_THROW(rotary_embedding(zeros({2, 3}), positions), ShapeError);
 }
 
+TEST(AttentionCall, WithoutKeysHasAllGradients) {
+  const Tensor query = ones({2, 3}).requires_grad_(), keys = zeros({0, 3}), mask = zeros({2, 1}).requires_grad_();
+  sum(scaled_dot_product_attention(query, keys, keys, {.mask = mask})).backward();
+  EXPECT_EQ(query.grad().to_vector<float>(), std::vector<float>(6, 0));
+  EXPECT_EQ(mask.grad().to_vector<float>(), std::vector<float>(2, 0));
+}
+
 TEST(AttentionCall, OfNoHeadsIsEmpty) {
   const Tensor x = zeros({2, 0, 3, 4}).requires_grad_();
   for (const bool grouped : {false, true}) {

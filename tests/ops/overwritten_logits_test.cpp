@@ -7,6 +7,7 @@
 #include "ops/all_ops.h"
 #include "support/test_devices.h"
 #include "support/values.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep {
 namespace {
@@ -125,6 +126,18 @@ TEST_F(OverwrittenLogits, AreThoseThatNobodyUses) {
     x.record_stream(Stream::from_pool(logits.device));
     return Tensor();
   });
+}
+
+TEST_F(OverwrittenLogits, AreNotPartOfALargerArray) {
+  const Logits logits;
+  Tensor gradient;
+  {
+    Tensor x = logits().narrow(0, 0, 2);
+    x.register_hook([&](const Tensor& g) { gradient = g; });
+    const Tensor loss = cross_entropy(std::exchange(x, {}), logits.target.narrow(0, 0, 2));
+    loss.backward();
+  }
+  EXPECT_EQ(gradient.impl()->storage->bytes, 2 * kClasses * sizeof(float));
 }
 
 TEST_F(OverwrittenLogits, StayWhereTheGraphStays) {

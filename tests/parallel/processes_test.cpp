@@ -214,6 +214,27 @@ TEST(Processes, EndWhenOneFails) {
             std::string::npos);
 }
 
+// The others learn at once that a backward has failed, also if it did before its first operation.
+TEST(Processes, EndAtOnceWhenTheMemoryForABackwardIsMissing) {
+  for (std::uint64_t nth = 1; nth <= 6; ++nth) {
+    SimulatedDevices devices({.count = 2});
+    const auto thrown = in_processes(2, [&](const World& world) {
+      DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, 1), .world = world});
+      for (int i = 0; i < 2; ++i) {
+        const Tensor loss = sum(model(ones({4, 5})));
+        if (i == 1 && world.is_first()) devices.fault().fail_allocation({.device = 0, .nth = nth});
+        loss.backward();
+      }
+      for (const Tensor& parameter : model.parameters()) parameter.grad().to_vector<float>();
+    });
+    devices.fault().clear();
+    if (!thrown[0]) continue;
+    EXPECT_NE(testing::message_of<OutOfMemory>(thrown[0]).find("out of memory"), std::string::npos) << nth;
+    EXPECT_NE(testing::message_of<CollectiveError>(thrown[1]).find("a backward failed in process 0"), std::string::npos)
+        << nth;
+  }
+}
+
 // Each process holds its backward until six of eight buckets are summed over both. This would hang if the sums waited
 // for the end of either backward.
 TEST(Processes, SumBucketsWhileBackwardRuns) {

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/layers.h>
+#include <lockstep/ops/loss.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/sgd.h>
@@ -101,6 +103,26 @@ TEST(CapturedGradients, ARefusedStepChangesNoParameter) {
     for (const Tensor& replica : testing::other_replicas(net.a.weight))
       EXPECT_EQ(replica.detach().to_vector<float>(), before[0]) << shard;
   }
+}
+
+// cross_entropy may write its gradient over logits that nobody reads: a captured step reads them in each launch.
+TEST(CapturedGradients, AreNotWrittenOverWhatALaunchReads) {
+  const TestDevices devices(1);
+  const Device device("cuda:0");
+  const Tensor offset = randn({1, 8}).to(device).requires_grad_();
+  Tensor logits = randn({4, 8}).to(device) + offset;
+  const Tensor loss = cross_entropy(logits, randint(0, 8, {4}).to(device));
+  CapturedStep step([&](const Tensor& factor) {
+    const NoGrad guard;
+    return sum(logits.detach() * factor);
+  });
+  const Tensor one = ones({1}).to(device);
+  for (int i = 0; i < 3; ++i) step(one);
+  ASSERT_TRUE(step.is_captured());
+  const double before = step(one).item();
+  logits = zeros({4, 8}).to(device);
+  loss.backward();
+  EXPECT_EQ(step(one).item(), before);
 }
 
 }  // namespace

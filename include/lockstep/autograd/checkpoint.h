@@ -40,10 +40,11 @@ class LOCKSTEP_API CheckpointedScope {
 ///   h = checkpoint([&](const Tensor& x) { return block(x); }, h);
 ///
 /// The second run draws the same random numbers and sees the same shard of the batch and the same autocast region.
-/// Tensors that the function changes in place (running statistics, other buffers) start the second run with the values
-/// from before the first run, and get their present values back after it, so they change once. The second run prints
-/// nothing. It must compute the same as the first run; if it saves other tensors, backward throws AutogradError.
-/// Tensors that the function captures are kept; pass tensors that should be dropped as inputs. In a pass of several
+/// Tensors that the function changes in place (running statistics, other buffers) have in the second run the values
+/// from before the first run, in other memory, so they change once. The second run prints nothing. It must compute the
+/// same as the first run; if it saves other tensors, backward throws AutogradError. The function cannot call backward()
+/// or gradients() on what it computes: AutogradError. Each backward of a retained graph runs it again. Tensors that the
+/// function captures are kept; pass tensors that should be dropped as inputs. In a pass of several
 /// replicas, sum_over_replicas() (and SyncBatchNorm) throw InvalidArgument inside the function, since the other
 /// replicas would not take part in the second run.
 template <class F, std::convertible_to<Tensor>... Inputs>

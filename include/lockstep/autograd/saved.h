@@ -45,8 +45,8 @@ class LOCKSTEP_API Saved {
   Tensor get() const;
 
   /// To be called from backward, before get(). Returns the tensor's memory if nobody will read it after the node that
-  /// runs, which may then write its gradient there: backward frees the graph, the tensor is contiguous, and no other
-  /// tensor and no other stream uses the memory. Otherwise returns an undefined tensor.
+  /// runs, which may then write its gradient there: backward frees the graph, the tensor is contiguous and all of its
+  /// memory, and no other tensor, stream or captured step uses that. Otherwise returns an undefined tensor.
   Tensor overwritable() const;
 
  private:

@@ -80,9 +80,10 @@ struct CrossEntropyOptions {
 };
 /// -log(softmax(input)[target]). input: [rows, classes, ...] or [classes]. target: that shape without the classes,
 /// int32 or int64; or probabilities, of the input's shape and dtype. The mean is over the targets that are not ignored,
-/// weighted by the weights of their classes. Deterministic. A class out of range throws InvalidArgument at once on the
-/// CPU, and as an error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a BackendError
-/// when it synchronizes, and the process cannot use the card any more.
+/// weighted by the weights of their classes. Deterministic. Backward writes the gradient over the input if nobody can
+/// read that any more (docs/training.md, "The logits' memory"). A class out of range throws InvalidArgument at once on
+/// the CPU, and as an error of the stream on a simulated GPU. On a real GPU the kernel traps: the host gets a
+/// BackendError when it synchronizes, and the process cannot use the card any more.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct NllLossOptions {

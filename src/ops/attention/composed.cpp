@@ -37,8 +37,9 @@ Tensor weights_of(const AttentionInputs& in) {
     const TensorOptions here = {.device = in.query.device()};
     scores = masked_fill(scores, gt(arange(double(keys), here), arange(double(queries), here).unsqueeze(1)), kMasked);
   }
-  if (!in.mask.defined() || keys == 0) return softmax(scores, -1);
+  if (!in.mask.defined()) return softmax(scores, -1);
   scores = scores + grouped(in.mask.expand({in.query.size(0), in.query.size(1), queries, keys}), groups);
+  if (keys == 0) return softmax(scores, -1);  // there is no greatest score
   // Queries that see no key. Softmax and its gradient would be NaN for them, so their scores and weights become 0.
   const Tensor blind = eq(amax(scores.detach(), {-1}, true), kMasked);
   return masked_fill(softmax(masked_fill(scores, blind, 0), -1), blind, 0);
