@@ -9,6 +9,7 @@
 #include "autograd/checkpoint_frame.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
+#include "core/ranked_mutex.h"
 #include "core/text.h"
 #include "runtime/device_thread.h"
 #include "tensor/copy.h"
@@ -66,7 +67,12 @@ class CheckpointFrame::Recompute final : public SaveListener {
     return std::make_shared<Kept>(copy);
   }
 
-  void on_in_place(const Tensor&) override {}
+  // Refuses tensors that only the first run made: it changed them too.
+  void on_in_place(const Tensor& target) override {
+    if (target.impl()->storage->checkpoint == frame_.number_)
+      throw AutogradError(text("[checkpoint] the function changes a tensor of shape ", target.sizes(),
+                               " in place that its first run has made, so it would change twice: make it before"));
+  }
 
   void finish() const {
     if (next_ != frame_.entries_.size())
@@ -86,6 +92,10 @@ class CheckpointFrame::Recompute final : public SaveListener {
                "saved tensor ",
                at, " was ", entry->sizes, ' ', entry->dtype, " in forward, and is ", tensor.sizes(), ' ',
                tensor.dtype(), " now"));
+    if (frame_.is_older(tensor) && tensor.version() != entry->version)
+      throw AutogradError(text("[checkpoint] the function reads a tensor of shape ", tensor.sizes(),
+                               " that it did not make and that was changed in place after forward: change a clone() of "
+                               "it, or call backward before"));
     entry->tensor = connected_ ? tensor : tensor.detach();
     entry->connected = connected_;
     entry->backward = backward_;
@@ -98,31 +108,58 @@ class CheckpointFrame::Recompute final : public SaveListener {
   std::size_t next_ = 0;
 };
 
-// While it lives, the tensors that the function changes in place have other memory, with copies of their values.
+// While it lives, the tensors that the function changes in place have other memory, with copies of their values. Other
+// second runs that change these tensors wait until then.
 class CheckpointFrame::OtherMemory {
  public:
   explicit OtherMemory(const std::vector<Values>& changed) {
     for (const Values& each : changed) {
-      const Tensor& target = each.target;
-      Storage& storage = *target.impl()->storage;
-      if (std::ranges::any_of(all_, [&](const Values& of) { return of.target.impl()->storage == &storage; })) continue;
-      const Tensor whole = make_view(target, {std::int64_t(storage.bytes / size_of(target.dtype()))}, {1}, 0);
-      all_.push_back(values_of(whole));
+      Storage* const storage = each.target.impl()->storage;
+      if (std::ranges::find(storages_, storage) != storages_.end()) continue;
+      storages_.push_back(storage);
+      whole_.push_back(make_view(each.target, {std::int64_t(storage->bytes / size_of(each.target.dtype()))}, {1}, 0));
+    }
+    if (!storages_.empty()) DeviceThread::wait_until([this] { return take(); });
+    try {
+      for (const Tensor& whole : whole_) all_.push_back(values_of(whole));
+    } catch (...) {
+      give_back();
+      throw;
     }
     swap();
   }
   ~OtherMemory() {
     swap();
     for (const Values& each : all_) each.target.impl()->storage->version = each.version;
+    give_back();
   }
   OtherMemory(const OtherMemory&) = delete;
   OtherMemory& operator=(const OtherMemory&) = delete;
 
  private:
+  bool take() const {
+    const std::scoped_lock lock(mutex);
+    if (std::ranges::find_first_of(taken, storages_) != taken.end()) return false;
+    taken.insert(taken.end(), storages_.begin(), storages_.end());
+    return true;
+  }
+  void give_back() const noexcept {
+    if (storages_.empty()) return;
+    {
+      const std::scoped_lock lock(mutex);
+      std::erase_if(taken, [&](Storage* each) { return std::ranges::find(storages_, each) != storages_.end(); });
+    }
+    DeviceThread::notify();
+  }
   void swap() const noexcept {
     for (const Values& each : all_) swap_memory(*each.target.impl()->storage, *each.copy.impl()->storage);
   }
 
+  inline static RankedMutex<LockRank::other_memory> mutex;
+  inline static std::vector<Storage*> taken;  // of all threads; guarded by `mutex`
+
+  std::vector<Storage*> storages_;
+  std::vector<Tensor> whole_;  // by storage: all of it
   std::vector<Values> all_;
 };
 
@@ -148,15 +185,19 @@ std::shared_ptr<SavedPlaceholder> CheckpointFrame::on_save(const Tensor& tensor)
   entry->frame = shared_from_this();
   entry->sizes = tensor.sizes();
   entry->dtype = tensor.dtype();
+  entry->version = tensor.version();
   entries_.push_back(entry);
   return entry;
 }
 
 void CheckpointFrame::on_in_place(const Tensor& target) {
   if (outer_) outer_->on_in_place(target);
+  if (!is_older(target)) return;
   const TensorImpl& impl = *target.impl();
-  const Meta* const meta = meta_of(target);
-  if (impl.storage->checkpoint >= number_ || (meta && meta->grad_fn)) return;
+  if (const Meta* const meta = meta_of(target); meta && meta->grad_fn && grad_enabled())
+    throw AutogradError(text("[checkpoint] the function cannot change a tensor of shape ", target.sizes(),
+                             " in place that it did not make and that has a graph, because it runs again: change a "
+                             "clone() of it"));
   const auto is_known = [&](const Values& values) {
     const TensorImpl& other = *values.target.impl();
     return other.storage == impl.storage && other.offset == impl.offset && other.dtype == impl.dtype &&
@@ -164,6 +205,9 @@ void CheckpointFrame::on_in_place(const Tensor& target) {
   };
   if (std::ranges::none_of(before_, is_known)) before_.push_back(values_of(target));
 }
+
+// True if the function did not make the tensor's memory, in either run.
+bool CheckpointFrame::is_older(const Tensor& tensor) const { return tensor.impl()->storage->checkpoint < number_; }
 
 bool CheckpointFrame::has_changed(const Tensor& tensor) const {
   return std::ranges::any_of(before_,
@@ -241,7 +285,7 @@ void CheckpointFrame::run_again(bool connected, std::uint64_t backward) {
                   .batch_generator = batch_random ? &*batch_random : nullptr,
                   .replica = replica_,
                   .replay_values = context().replay_values,
-                  .checkpoint = number_,
+                  .checkpoint = ++numbers,  // tells what this run makes from what the first made
                   .save_listener = &recompute,
                   .printed = &printed};
   const ContextScope scope(same);

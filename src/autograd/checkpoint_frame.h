@@ -41,6 +41,7 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
     std::shared_ptr<CheckpointFrame> frame;
     Shape sizes;
     DType dtype;
+    std::uint64_t version;         // of the saved tensor in the first run
     Tensor tensor;                 // undefined while it is dropped
     bool connected = false;        // `tensor` is part of the second run's graph
     std::uint64_t backward = 0;    // the RunningBackward that recomputed it
@@ -57,6 +58,7 @@ class CheckpointFrame final : public SaveListener, public std::enable_shared_fro
 
   Tensor tensor_of(Entry& entry);
   void run_again(bool connected, std::uint64_t backward);
+  bool is_older(const Tensor& tensor) const;
   bool has_changed(const Tensor& tensor) const;
   static Values values_of(const Tensor& target);
   static void restore(const std::vector<Values>& all);

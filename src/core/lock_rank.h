@@ -25,6 +25,7 @@ enum class LockRank : std::uint8_t {
   accumulator,       ///< The gradient of a leaf, to which several backwards may add.
   view,              ///< The grad_fn of a view whose base has changed.
   gradient_edge,     ///< The leaves' grad accumulators.
+  other_memory,      ///< The storages that have other memory while checkpointed functions run again.
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
   deferred_memory,   ///< What makes the values of a tensor that has no memory yet.

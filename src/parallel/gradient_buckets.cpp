@@ -238,6 +238,10 @@ void GradientBuckets::Impl::release() {
   drop();
 }
 
+bool GradientBuckets::Impl::has_partial() const {
+  return std::ranges::any_of(parameters, [](const auto& each) { return each->state() == GradientState::partial; });
+}
+
 void GradientBuckets::Impl::drop() noexcept {
   for (const auto& parameter : parameters) parameter->release();
   parameters.clear();
@@ -340,9 +344,13 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
-  // To gather shards, or to sum after an error, this process would have to wait for other processes, which may have
-  // ended. A destructor must not wait for them, so the gradients are dropped.
-  if (!impl_->is_alone() && (impl_->shard != Shard::none || std::uncaught_exceptions() > 0)) {
+  // To gather shards, or to sum, this process would have to wait for other processes, which may have ended, or may be
+  // in a backward, whose sums this one would be taken for. So the gradients are dropped.
+  if (!impl_->is_alone() &&
+      (impl_->shard != Shard::none || impl_->may_have_partial || std::uncaught_exceptions() > 0)) {
+    if (impl_->has_partial() && std::uncaught_exceptions() == 0)
+      std::cerr << "[DataParallel] gradients of a model that was destroyed were not summed over all processes, and are "
+                   "dropped: run the last backward outside of no_sync()\n";
     impl_->drop();
     return;
   }

@@ -144,6 +144,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void release();
   /// As release(), but drops the gradients that are not whole.
   void drop() noexcept;
+  bool has_partial() const;  ///< True if gradients of this process are not summed.
 
   // Call these with `mutex` held, except before the buckets are shared.
   std::vector<std::vector<Tensor>> untracked_parameters(std::span<nn::ModuleBase* const> modules) const;

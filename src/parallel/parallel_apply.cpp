@@ -142,6 +142,10 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   if (count > 1 && caller.in_pass)
     throw InvalidArgument(
         text("[run_replicas] called inside a replica, for ", count, " replicas: call it outside of replicas"));
+  if (caller.save_listener)
+    throw InvalidArgument(
+        "[run_replicas] called inside a checkpoint(), which does not reach into replicas: call checkpoint() inside of "
+        "the module, around its layers");
   std::optional<Reservation> reservation;
   if (count > 1) reservation.emplace(threads_of(states)), caller.in_pass = true;
   const ContextScope scope(caller);

@@ -158,6 +158,7 @@ void swap_memory(Storage& a, Storage& b) noexcept {
   std::swap(a.allocation, b.allocation);
   std::swap(a.bytes, b.bytes);
   std::swap(a.stream_id, b.stream_id);
+  std::swap(a.pinned, b.pinned);
 }
 
 bool is_sole_user(const Tensor& tensor) noexcept {

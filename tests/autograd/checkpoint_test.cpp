@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/core/error.h>
@@ -273,6 +276,86 @@ TEST(Checkpoint, MayChangeAnInputInPlace) {
     return values(weight.grad());
   };
   EXPECT_EQ(run(true), run(false));
+}
+
+// The outer function runs again on one device's thread, and the inner on the other's.
+TEST(Checkpoint, SharesABufferWithAnotherThatRunsAgainAtTheSameTime) {
+  const TestDevices devices(2);
+  const Device first("cuda:0"), second("cuda:1");
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  for (int round = 0; round < 10; ++round) {
+    const Tensor mean = zeros({4}).to(first), variance = ones({4}).to(first), x = leaf(randn({6, 4}).to(first));
+    const auto inner = [&](const Tensor& in) {
+      pause();
+      const Tensor normal = batch_norm(in, mean, variance, {}, {}, {.training = true});
+      pause();
+      const Tensor there = tanh(normal * in).to(second);
+      return there * there * there;
+    };
+    const auto outer = [&](const Tensor& in) { return std::pair(checkpoint(inner, in), tanh(in * in) * in); };
+    const auto [there, here] = checkpoint(outer, x);
+    const std::vector<double> moved = values(mean), spread = values(variance);
+    backward({sum(there), sum(here)});
+    EXPECT_EQ(values(mean), moved) << round;
+    EXPECT_EQ(values(variance), spread) << round;
+  }
+}
+
+TEST(Checkpoint, MayChangeAPinnedTensor) {
+  const SimulatedDevices devices({.count = 1});
+  const Device device("cuda:0");
+  const Tensor scale = ones({3}).pin_memory(), x = leaf(ones({3}).to(device));
+  const auto scaled = [&](const Tensor& in) {
+    Tensor(scale).add_(1.0);
+    return tanh(in * scale.to(device));
+  };
+  sum(checkpoint(scaled, x)).backward();
+  EXPECT_EQ(values(scale), std::vector<double>(3, 2));
+}
+
+TEST(Checkpoint, ChangesWithoutAGraphWhatHasOne) {
+  const auto run = [](bool checkpointed) {
+    const Tensor x = leaf(ones({3})), h = x * 2.0;
+    const auto halved = [&](const Tensor& in) {
+      {
+        const NoGrad guard;
+        Tensor(h).mul_(0.5);
+      }
+      return tanh(h) * in;
+    };
+    sum(checkpointed ? checkpoint(halved, x) : halved(x)).backward();
+    return std::pair(values(x.grad()), values(h));
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, RefusesToChangeWhatHasAGraph) {
+  const Tensor x = leaf(ones({3}));
+  Tensor h = x * 2.0;
+  EXPECT_NE(thrown<AutogradError>([&] {
+              checkpoint([&](const Tensor& in) { return tanh(h.mul_(3.0)) * in; }, x);
+            }).find("and that has a graph, because it runs again"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, RefusesToReadWhatWasChangedAfterForward) {
+  const Tensor x = leaf(ones({3})), factor = ones({3}) * 2.0;
+  const Tensor y = checkpoint([&](const Tensor& in) { return tanh(in * factor); }, x);
+  Tensor(factor).mul_(2.0);
+  EXPECT_NE(thrown<AutogradError>([&] { sum(y).backward(); }).find("that was changed in place after forward"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, RefusesToChangeWhatItsFirstRunMade) {
+  Tensor state;
+  const auto counting = [&](const Tensor& in) {
+    if (!state.defined()) state = zeros({3});
+    state.add_(1.0);
+    return exp(in * state.clone());
+  };
+  const Tensor y = checkpoint(counting, leaf(ones({3})));
+  EXPECT_NE(thrown<AutogradError>([&] { sum(y).backward(); }).find("that its first run has made"), std::string::npos);
+  EXPECT_EQ(values(state), std::vector<double>(3, 1));
 }
 
 TEST(Checkpoint, RefusesABackwardWithinTheFunction) {

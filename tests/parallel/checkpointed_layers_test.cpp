@@ -9,6 +9,7 @@
 
 #include "parallel/mlp_job.h"
 #include "support/replicas.h"
+#include "support/thrown.h"
 
 namespace lockstep::checkpointed_layers {
 namespace {
@@ -65,6 +66,19 @@ TEST(CheckpointedLayersInReplicas, TrainAsWithoutCheckpoint) {
   for (const int count : {1, 2, 3, 5}) {
     const SimulatedDevices devices({.count = count});
     EXPECT_EQ(train(net, true), train(net, false)) << count << " devices";
+  }
+}
+
+// Replicas would keep what they save, and change their buffers twice.
+TEST(CheckpointedLayers, AreNotAWholePass) {
+  for (const int count : {1, 2}) {
+    const SimulatedDevices devices({.count = count});
+    DataParallel model{Net()};
+    const auto pass = [&](const Tensor& x) { return tanh(model(x)); };
+    EXPECT_NE(testing::thrown<InvalidArgument>([&] {
+                checkpoint(pass, randn({6, 4}).requires_grad_());
+              }).find("call checkpoint() inside of the module"),
+              std::string::npos);
   }
 }
 

@@ -235,6 +235,28 @@ TEST(Processes, EndAtOnceWhenTheMemoryForABackwardIsMissing) {
   }
 }
 
+// The sums of the destructor are not those that the other process's backward waits for.
+TEST(Processes, AModelThatIsDestroyedSumsNothingWhileAnotherTrains) {
+  const SimulatedDevices devices({.count = 2});
+  std::vector<float> gradient;
+  const auto thrown = in_processes(
+      2,
+      [&](const World& world) {
+        DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, 1), .world = world});
+        {
+          const auto alone = model.no_sync();
+          sum(model(ones({4, 5}))).backward();
+        }
+        const Tensor loss = sum(model(ones({4, 5})));
+        if (world.is_first()) return;
+        loss.backward();
+        gradient = model.parameters()[0].grad().to_vector<float>();
+      },
+      500ms);
+  EXPECT_NE(testing::message_of<CollectiveError>(thrown[1]).find("process 0"), std::string::npos);
+  EXPECT_TRUE(gradient.empty());
+}
+
 // Each process holds its backward until six of eight buckets are summed over both. This would hang if the sums waited
 // for the end of either backward.
 TEST(Processes, SumBucketsWhileBackwardRuns) {

@@ -34,8 +34,7 @@ enum class OnLostDevice : std::uint8_t { stop, resume };
 /// The checkpoints of a run, from which it can resume after it was killed. The end of training always writes a
 /// checkpoint. With several processes, process 0 writes after all have reached that point, and all processes read, so
 /// the folder must be visible to all. A run resumes bit for bit, even with another number of processes if the total
-/// number of devices is the same. Exception: with sharding and clipping by norm, the last bits differ, because a
-/// resumed run starts with the initial buckets, which sum the norm in another order.
+/// number of devices is the same.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: no checkpoints.
   std::int64_t every_steps = 0;       ///< Writes one after each such number of steps; 0: not by steps.
