@@ -113,15 +113,19 @@ class CheckpointFrame::Recompute final : public SaveListener {
 class CheckpointFrame::OtherMemory {
  public:
   explicit OtherMemory(const std::vector<Values>& changed) {
+    std::vector<const Tensor*> targets;  // by storage
     for (const Values& each : changed) {
       Storage* const storage = each.target.impl()->storage;
       if (std::ranges::find(storages_, storage) != storages_.end()) continue;
       storages_.push_back(storage);
-      whole_.push_back(make_view(each.target, {std::int64_t(storage->bytes / size_of(each.target.dtype()))}, {1}, 0));
+      targets.push_back(&each.target);
     }
     if (!storages_.empty()) DeviceThread::wait_until([this] { return take(); });
     try {
-      for (const Tensor& whole : whole_) all_.push_back(values_of(whole));
+      for (const Tensor* const target : targets) {
+        const std::size_t count = target->impl()->storage->bytes / size_of(target->dtype());
+        all_.push_back(values_of(make_view(*target, {std::int64_t(count)}, {1}, 0)));
+      }
     } catch (...) {
       give_back();
       throw;
@@ -159,8 +163,7 @@ class CheckpointFrame::OtherMemory {
   inline static std::vector<Storage*> taken;  // of all threads; guarded by `mutex`
 
   std::vector<Storage*> storages_;
-  std::vector<Tensor> whole_;  // by storage: all of it
-  std::vector<Values> all_;
+  std::vector<Values> all_;  // by storage: all of its memory
 };
 
 CheckpointFrame::CheckpointFrame(std::span<const Tensor> inputs, RecomputeFn recompute)
