@@ -143,15 +143,15 @@ class CheckpointFrame::OtherMemory {
  private:
   bool take() const {
     const std::scoped_lock lock(mutex);
-    if (std::ranges::find_first_of(taken, storages_) != taken.end()) return false;
-    taken.insert(taken.end(), storages_.begin(), storages_.end());
+    if (std::ranges::find_first_of(taken(), storages_) != taken().end()) return false;
+    taken().insert(taken().end(), storages_.begin(), storages_.end());
     return true;
   }
   void give_back() const noexcept {
     if (storages_.empty()) return;
     {
       const std::scoped_lock lock(mutex);
-      std::erase_if(taken, [&](Storage* each) { return std::ranges::find(storages_, each) != storages_.end(); });
+      std::erase_if(taken(), [&](Storage* each) { return std::ranges::find(storages_, each) != storages_.end(); });
     }
     DeviceThread::notify();
   }
@@ -159,8 +159,13 @@ class CheckpointFrame::OtherMemory {
     for (const Values& each : all_) swap_memory(*each.target.impl()->storage, *each.copy.impl()->storage);
   }
 
-  inline static RankedMutex<LockRank::other_memory> mutex;
-  inline static std::vector<Storage*> taken;  // of all threads; guarded by `mutex`
+  // The storages of all threads. Never destroyed: a thread may compute while the process ends.
+  static std::vector<Storage*>& taken() {
+    static auto* const all = new std::vector<Storage*>;
+    return *all;
+  }
+
+  inline static RankedMutex<LockRank::other_memory> mutex;  // guards taken()
 
   std::vector<Storage*> storages_;
   std::vector<Values> all_;  // by storage: all of its memory
