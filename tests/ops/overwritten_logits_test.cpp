@@ -102,7 +102,7 @@ TEST_F(OverwrittenLogits, TakeNoMemory) {
   EXPECT_LT(memory([](const Tensor& x) { return x.to(kBFloat16); }), bytes + bytes / 4);  // to()'s gradient is float32
 }
 
-// Whatever may still read the logits has its own copy of the gradient beside them.
+// If something else may still read the logits, the gradient gets memory of its own.
 TEST_F(OverwrittenLogits, AreThoseThatNobodyUses) {
   const std::size_t bytes = kRows * kClasses * sizeof(float);
   Logits logits;

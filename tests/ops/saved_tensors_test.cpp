@@ -1,5 +1,5 @@
-// What the operations save for backward: checkpoint() can drop it, and a change in place of an input or of an output is
-// noticed.
+// The tensors that operations save for backward: checkpoint() can drop all of them, and a change in place of an input
+// or of an output is noticed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

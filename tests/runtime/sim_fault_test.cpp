@@ -160,6 +160,23 @@ TEST(SimFault, IsReportedWhileADeviceWithoutTiesToTheFailedOneWorks) {
   gate.set_value();
 }
 
+TEST(SimFault, IsReportedOnlyAfterWorkOfOtherDevicesThatDependsOnItIsSkipped) {
+  Simulation sim;
+  float* const data = sim.allocate(1, 1);
+  sim.fill(sim.stream(1), data, 1, 5);
+  std::promise<void> gate = sim.block(sim.stream(1));
+  sim.backend.inject(FaultKind::launch, {.device = 0});
+  sim.launch(sim.stream(0), "step", {}, [](const KernelContext&) {});
+  order(sim, sim.stream(0), sim.stream(1));
+  sim.add(sim.stream(1), data, 1, 1);
+  const auto reported = std::async(std::launch::async,
+                                   [&] { EXPECT_THROW(sim.backend.synchronize_stream(sim.stream(0)), BackendError); });
+  EXPECT_EQ(reported.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  gate.set_value();
+  reported.wait();
+  EXPECT_EQ(sim.receive(sim.stream(1), data, 1), Floats(1, 5));
+}
+
 TEST(SimFault, QueryingAStreamThrowsItsError) {
   Simulation sim;
   sim.backend.inject(FaultKind::launch, {});
